@@ -1,0 +1,11 @@
+"""The array types that every module shares."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Keys: TypeAlias = NDArray[np.uint64]
+Array: TypeAlias = NDArray[Any]

@@ -1,0 +1,411 @@
+"""The command line. What it shows is drawn in `screen`; no other module prints.
+
+Heavy modules are imported by the commands that need them, so that ``mixfed --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import MixfedError, SettingsError
+
+if TYPE_CHECKING:
+    from .fit import Fit
+    from .model import Assignment, Model
+    from .simulation import Simulation
+
+app = typer.Typer(
+    name="mixfed",
+    help="Find the kinds of client, one regression model per kind, and each client's kind.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+class Recipe(StrEnum):
+    """How to fit."""
+
+    paper = "paper"
+
+
+class LossName(StrEnum):
+    """The kind of target."""
+
+    squared = "squared"
+
+
+class Law(StrEnum):
+    """The distribution of a feature."""
+
+    normal = "normal"
+    uniform = "uniform"
+    rademacher = "rademacher"
+
+
+Data = Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)]
+FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def tidy(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what the user can mend into one line on stderr and exit code 2, and Ctrl-C into 130."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except MixfedError as error:
+            _complain(str(error))
+            raise typer.Exit(2) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _complain(f"{where}{error.strerror or error}")
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            resumable = "out" in options and (options["out"] / "checkpoint.npz").exists()
+            _complain("stopped" + ("; the same command with --resume goes on" if resumable else ""))
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mixfed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find the kinds of client, one regression model per kind, and each client's kind."""
+
+
+@app.command()
+@tidy
+def simulate(
+    out: Annotated[Path, typer.Option(help="Where to write the table (.parquet).")],
+    clients: Annotated[int | None, typer.Option(help="Number of clients. [10000]")] = None,
+    dim: Annotated[int | None, typer.Option(help="Number of features. [30, or the family's]")] = None,
+    clusters: Annotated[int | None, typer.Option(help="Number of kinds. [5, or the family's]")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="A hard family: nested, nested-unbalanced, rare, mirror, noisy, wide, skewed."),
+    ] = None,
+    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise. [0.3]")] = None,
+    radius: Annotated[float | None, typer.Option(help="Norm of the models. [1.5]")] = None,
+    law: Annotated[Law | None, typer.Option(help="Distribution of the features. [normal]")] = None,
+    spread: Annotated[float | None, typer.Option(help="Spread of each kind's covariance. [1]")] = None,
+    degree: Annotated[int | None, typer.Option(help="Degree of the polynomial features. [1]")] = None,
+    most_rows: Annotated[int | None, typer.Option(help="Most rows of an ordinary client. [50]")] = None,
+    anchors: Annotated[int | None, typer.Option(help="Clients with many rows. [0]")] = None,
+    anchor_rows: Annotated[int | None, typer.Option(help="Rows of each of those. [1000]")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same table.")] = 0,
+) -> None:
+    """Simulate a table of clients, with the truth in a .truth.json next to it.
+
+    Example: `mixfed simulate --clients 2000 --dim 10 --clusters 3 --out clients.parquet`
+    """
+    from . import simulation
+    from .tables import write_json, write_parquet
+
+    if out.suffix != ".parquet":
+        raise SettingsError(f"--out {out}: the name must end in .parquet")
+    made = simulation.simulate(
+        family,
+        seed=seed,
+        n_clients=clients,
+        dim=dim,
+        n_clusters=clusters,
+        noise=noise,
+        radius=radius,
+        law=law.value if law else None,
+        spread=spread,
+        degree=degree,
+        most_rows=most_rows,
+        n_anchors=anchors,
+        anchor_rows=anchor_rows,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_parquet(out, _simulated_columns(made))
+    truth = out.with_suffix(".truth.json")
+    write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
+    typer.echo(
+        f"{out}: {made.clients.n_rows} rows of {made.clients.n_clients} clients, {made.clients.dim} features, "
+        f"{len(made.theta)} kinds; the truth is in {truth}"
+    )
+
+
+@app.command()
+@tidy
+def fit(
+    data: Data,
+    client: Annotated[str, typer.Option(help="The column that says whose row it is.")],
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
+    features: Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")] = None,
+    clusters: Annotated[str, typer.Option(help="Number of kinds.")] = "auto",
+    recipe: Annotated[Recipe, typer.Option(help="How to fit.")] = Recipe.paper,
+    loss: Annotated[LossName, typer.Option(help="The kind of target.")] = LossName.squared,
+    intercept: Annotated[bool, typer.Option(help="Give every model a constant term.")] = True,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with a table [paper].")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
+
+    Example: `mixfed fit clients.parquet --client client --target y --clusters 3 --recipe paper --config paper.toml
+    --out result`
+    """
+    import dataclasses
+
+    from . import screen
+    from .checkpoint import Checkpoint, fingerprint
+    from .data import Clients
+    from .fit import fit_paper
+    from .losses import loss_named
+    from .pool import LocalPool
+    from .settings import read_config
+    from .tables import write_parquet
+
+    n_clusters = _parse_clusters(clusters)
+    if config is None:
+        raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
+    settings = read_config(config)
+    wanted = [name.strip() for name in features.split(",")] if features is not None else None
+    table = Clients.from_file(data, client, target, wanted, intercept=intercept)
+    out.mkdir(parents=True, exist_ok=True)
+    checkpoint = Checkpoint(
+        out / "checkpoint.npz", fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
+    )
+    if not resume:
+        checkpoint.remove()
+    with screen.Rounds(quiet=as_json) as watch:
+        found = fit_paper(
+            LocalPool(table),
+            table.features,
+            n_clusters,
+            settings,
+            seed=seed,
+            loss=loss_named(loss.value),
+            checkpoint=checkpoint,
+            watch=watch,
+        )
+    model = dataclasses.replace(found.model, client_column=client, target_column=target)
+    write_parquet(out / "clients.parquet", model.assign(table).columns())
+    write_parquet(out / "trace.parquet", _trace_columns(found.trace))
+    model.save(out / "model.json")  # the last of the three: where there is a model, the rest is there too
+    checkpoint.remove()
+    if as_json:
+        typer.echo(json.dumps(_scalars(found, model)))
+    else:
+        screen.show(*screen.summary(found, model))
+        typer.echo(f"Wrote model.json, clients.parquet and trace.parquet in {out}")
+
+
+@app.command()
+@tidy
+def assign(
+    folder: FitFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet).")],
+) -> None:
+    """Find the kinds of clients, in the fit or never seen, from their rows.
+
+    Example: `mixfed assign result new.parquet --out kinds.parquet`
+    """
+    from .model import Model
+    from .tables import write_parquet
+
+    model = Model.load(folder)
+    kinds = _assignment(model, data)
+    write_parquet(out, kinds.columns())
+    typer.echo(f"{out}: the kinds of {len(kinds.ids)} clients")
+
+
+@app.command()
+@tidy
+def predict(
+    folder: FitFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet).")],
+    history: Annotated[
+        Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
+    ] = None,
+) -> None:
+    """Predict the target of each row, in row order.
+
+    Clients in the fit are predicted by their own kind, clients in `--history` by what it says of their kind, and all
+    others by the mean over the kinds.
+
+    Example: `mixfed predict result new.parquet --out predictions.parquet`
+    """
+    from .model import Model
+    from .tables import read_table, rows_from_table, write_parquet
+
+    model = Model.load(folder)
+    client, _ = _columns_of(model)
+    known = _assignment(model, history) if history is not None else _read_assignment(folder, model)
+    rows = rows_from_table(
+        read_table(data), client, None, model.features, intercept=model.has_intercept, source=data.name
+    )
+    write_parquet(out, {"prediction": model.predict(rows, known)})
+    typer.echo(f"{out}: {len(rows.owner)} predictions")
+
+
+@app.command()
+@tidy
+def theory(
+    folder: FitFolder,
+    error_constant: Annotated[float, typer.Option(help="The constant c in p_e.")] = 1.0,
+    deviation_constant: Annotated[float, typer.Option(help="The constant C in nu.")] = 1.0,
+    contraction_constant: Annotated[float, typer.Option(help="The constant C_1 in the contraction.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the paper's theorems predict for a fit, up to the constants that they leave unnamed.
+
+    Example: `mixfed theory result`
+    """
+    from .model import Model
+    from .theory import Constants, predict_for
+
+    found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))
+    if as_json:
+        typer.echo(json.dumps(found.as_dict() | {"note": "up to constants"}))
+        return
+    from . import screen
+
+    screen.show(screen.theory_table(found))
+
+
+@app.command()
+@tidy
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder to write in.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Same seed, same demo.")] = 0,
+) -> None:
+    """Simulate clients of three kinds, fit them with the paper's recipe, and compare with the truth.
+
+    Example: `mixfed demo`
+    """
+    import numpy as np
+
+    from .metrics import bottleneck_distance, label_agreement
+    from .model import Model
+    from .simulation import simulate as simulate_again
+    from .theory import least_gap
+
+    data, config = out / "table.parquet", out / "paper.toml"
+    simulate(out=data, clients=21_000, dim=10, clusters=3, anchors=30, anchor_rows=1000, seed=seed)
+    made = simulate_again(n_clients=21_000, dim=10, n_clusters=3, n_anchors=30, anchor_rows=1000, seed=seed)
+    config.write_text(_DEMO_CONFIG.format(separation=least_gap(made.theta)), encoding="utf-8")
+    fit(data, client="client", target="y", out=out, clusters="3", config=config, intercept=False, seed=seed)
+    model = Model.load(out)
+    error = bottleneck_distance(model.theta, made.theta)
+    floor = bottleneck_distance(made.oracle(), made.theta)
+    agreement = label_agreement(model.assign(made.clients).cluster, made.labels)
+    typer.echo(
+        f"Against the truth: error {error:.4f}, {error / floor:.2f} times that of least squares with the kinds known "
+        f"({floor:.4f}); {agreement:.1%} of clients in their own kind, though half of them have "
+        f"{int(np.median(made.clients.rows))} rows."
+    )
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+_DEMO_CONFIG = """\
+# The paper's constants; docs/notation.md says what each is.
+[paper]
+separation = {separation}
+n_anchors = 30
+n_recruits = 2000
+pairs = 50
+rounds = 10
+refine_rounds = 300
+"""
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
+
+
+def _parse_clusters(text: str) -> int:
+    if text == "auto":
+        raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise SettingsError(f"--clusters {text}: give a whole number, 1 or more")
+    return int(text)
+
+
+def _columns_of(model: Model) -> tuple[str, str]:
+    if model.client_column is None or model.target_column is None:
+        raise SettingsError("this model was not fitted on a table: it does not know its columns")
+    return model.client_column, model.target_column
+
+
+def _assignment(model: Model, data: Path) -> Assignment:
+    """Find the kinds of the clients in a file."""
+    from .data import Clients
+
+    client, target = _columns_of(model)
+    clients = Clients.from_file(data, client, target, model.features, intercept=model.has_intercept)
+    return model.assign(clients)
+
+
+def _read_assignment(folder: Path, model: Model) -> Assignment | None:
+    """Read the kinds of the clients that were in the fit."""
+    import numpy as np
+
+    from .model import Assignment
+    from .tables import read_table
+
+    path = folder / "clients.parquet"
+    if not path.exists():
+        return None
+    table = read_table(path)
+    columns = [table[f"probability_{j}"].to_numpy() for j in range(model.n_clusters)]
+    ids = table["client"].to_numpy()
+    return Assignment(ids, table["rows"].to_numpy(), np.column_stack(columns))
+
+
+def _simulated_columns(made: Simulation) -> dict[str, Any]:
+    import numpy as np
+
+    clients = made.clients
+    features = dict(zip(clients.features, clients.phi.T, strict=True))
+    return {"client": np.repeat(clients.ids, clients.rows), "y": clients.y, **features}
+
+
+def _trace_columns(trace: list[dict[str, Any]]) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for record in trace for name in record))
+    return {name: [record.get(name) for record in trace] for name in names}
+
+
+def _scalars(found: Fit, model: Model) -> dict[str, Any]:
+    """Give what ``--json`` prints."""
+    import dataclasses
+
+    content = model.to_dict()
+    content.pop("details")
+    return content | {
+        "seconds": found.seconds,
+        "rounds": len(found.trace),
+        "stop": found.stop,
+        **dataclasses.asdict(found.traffic),
+    }

@@ -1,0 +1,55 @@
+"""How we use the machine: numba's compiler, threads over blocks of clients, BLAS kept to one thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import numba
+from threadpoolctl import ThreadpoolController
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+# Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
+_MATH = {"reassoc", "contract", "arcp", "nsz"}
+
+
+def compiled(function: F) -> F:
+    """Compile, and keep the result on disk so that the next start pays nothing.
+
+    The interpreter's lock is released, so blocks of clients run on threads side by side.
+    """
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH)(function))
+
+
+def over_blocks(kernel: Callable[..., T], blocks: Iterable[tuple[int, int]], *arguments: Any) -> list[T]:
+    """Call a compiled kernel on every block of clients, on all cores; the replies are in the order of the blocks."""
+    blocks = list(blocks)
+    if len(blocks) == 1:
+        return [kernel(*blocks[0], *arguments)]
+    return list(_threads().map(lambda block: kernel(*block, *arguments), blocks))
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread for a while.
+
+    Its products are small here: more threads would wait for each other longer than they work, fight with
+    ours for the cores, and make the last digits depend on how many there are.
+    """
+    return cast(AbstractContextManager[Any], _controller().limit(limits=1, user_api="blas"))
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(cores, thread_name_prefix="mixfed")

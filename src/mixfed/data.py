@@ -1,0 +1,258 @@
+"""Clients: the rows of all clients, packed.
+
+Rows of one client are neighbours: client i owns rows ``offsets[i]:offsets[i + 1]`` of ``phi`` and ``y``.
+Clients are in the order of their ids, rows of a client in the order they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import draws
+from .arrays import Array, Floats, Ints, Keys
+from .errors import DataError
+
+if TYPE_CHECKING:
+    pass
+
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Features and owners of rows, with or without targets, in the caller's order."""
+
+    phi: Array
+    """(n_rows, d), float32 or float64."""
+    y: Floats | None
+    """(n_rows,)"""
+    ids: Array
+    """(n_clients,), sorted."""
+    owner: Ints
+    """(n_rows,): the place of the row's client in ``ids``."""
+    features: tuple[str, ...]
+    """The d names of the columns of phi; the intercept, if any, is the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """All clients' rows, packed by client.
+
+    Make one with `from_arrays`, `from_frame` or `from_file`.
+    """
+
+    phi: Array
+    """(n_rows, d), float32 or float64, rows in C order."""
+    y: Floats
+    """(n_rows,)"""
+    offsets: Ints
+    """(n_clients + 1,)"""
+    ids: Array
+    """(n_clients,), sorted."""
+    features: tuple[str, ...]
+    """The d names of the columns of phi; the intercept, if any, is the last."""
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> Clients:
+        """Pack rows that have targets."""
+        if rows.y is None:
+            raise DataError("these rows have no target")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows.owner, minlength=len(rows.ids)))])
+        phi, y = rows.phi, rows.y
+        if np.any(np.diff(rows.owner) < 0):
+            order = np.argsort(rows.owner, kind="stable")
+            phi, y = phi[order], y[order]
+        return cls(np.ascontiguousarray(phi), y, offsets.astype(np.int64), rows.ids, rows.features)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        *,
+        intercept: bool = False,
+        features: Sequence[str] | None = None,
+    ) -> Clients:
+        """Pack arrays X (n_rows, d), y (n_rows,) and one client id per row (n_rows,).
+
+        Without ``groups`` every row is a client of its own.
+        """
+        return cls.from_rows(rows_from_arrays(X, y, groups, intercept=intercept, features=features))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        client: str,
+        target: str,
+        features: Sequence[str] | None = None,
+        *,
+        intercept: bool = True,
+    ) -> Clients:
+        """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
+        import pyarrow as pa
+
+        from .tables import rows_from_table
+
+        rows = rows_from_table(pa.table(frame), client, target, features, intercept=intercept, source="frame")
+        return cls.from_rows(rows)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        client: str,
+        target: str,
+        features: Sequence[str] | None = None,
+        *,
+        intercept: bool = True,
+    ) -> Clients:
+        """Pack a ``.parquet``, ``.csv`` or ``.csv.gz`` file."""
+        from .tables import read_table, rows_from_table
+
+        source = Path(path)
+        table = read_table(source)
+        rows = rows_from_table(table, client, target, features, intercept=intercept, source=source.name)
+        return cls.from_rows(rows)
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return len(self.ids)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all clients."""
+        return len(self.y)
+
+    @property
+    def dim(self) -> int:
+        """Number of features, the intercept included."""
+        return int(self.phi.shape[1])
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the last feature is the intercept."""
+        return self.features[-1:] == (INTERCEPT,)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Rows of each client, (n_clients,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The clients' keys for random draws, (n_clients,)."""
+        return draws.client_keys(self.ids)
+
+    def subset(self, who: Array) -> Clients:
+        """Keep the clients at the places ``who`` (c,), in that order."""
+        sizes = self.rows[who]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
+        return Clients(self.phi[rows], self.y[rows], offsets, self.ids[who], self.features)
+
+
+def rows_from_arrays(
+    X: Any,
+    y: Any = None,
+    groups: Any = None,
+    *,
+    intercept: bool = False,
+    features: Sequence[str] | None = None,
+) -> Rows:
+    """Check arrays and find the clients in them. X (n, d), y (n,) or None, groups (n,) or None."""
+    phi = _as_float(X, "X")
+    if phi.ndim != 2:
+        raise DataError(f"X must have two dimensions (rows, features), it has shape {phi.shape}")
+    n_rows, dim = phi.shape
+    names = tuple(features) if features is not None else tuple(f"x_{j}" for j in range(dim))
+    if len(names) != dim:
+        raise DataError(f"X has {dim} columns but {len(names)} feature names were given")
+    if n_rows == 0:
+        raise DataError("X has no rows")
+    check_finite(phi, names, "X")
+    target = None
+    if y is not None:
+        target = np.ascontiguousarray(_as_float(y, "y"), dtype=np.float64)
+        if target.shape != (n_rows,):
+            raise DataError(f"y must have one value per row of X, shape ({n_rows},), it has {target.shape}")
+        check_finite(target[:, None], ("y",), "y")
+    if groups is None:
+        ids: Array = np.arange(n_rows)
+        owner = np.arange(n_rows)
+    else:
+        groups = np.asarray(groups)
+        if groups.shape != (n_rows,):
+            raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {groups.shape}")
+        ids, owner = find_clients(groups, "groups")
+    return with_intercept(Rows(phi, target, ids, owner, names), intercept)
+
+
+def with_intercept(rows: Rows, intercept: bool) -> Rows:
+    """Append a column of ones, if asked to."""
+    if not intercept:
+        return rows
+    ones = np.ones((len(rows.phi), 1), dtype=rows.phi.dtype)
+    return Rows(np.hstack([rows.phi, ones]), rows.y, rows.ids, rows.owner, (*rows.features, INTERCEPT))
+
+
+def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
+    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        column = groups if isinstance(groups, pa.ChunkedArray | pa.Array) else pa.array(groups)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{source}: the client ids mix types; make them all text or all numbers") from error
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    missing = column.is_null(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_null()
+    if pc.any(missing).as_py():
+        row = int(np.argmax(missing.to_numpy(zero_copy_only=False)))
+        raise DataError(f"{source}: no client id in {at_row(row)}: give every row an id or drop the row")
+    encoded = column.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    place = np.empty_like(order, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    ids = encoded.dictionary.take(pa.array(order)).to_numpy(zero_copy_only=False)
+    return ids, place[encoded.indices.to_numpy()]
+
+
+def check_finite(columns: Array, names: Sequence[str], source: str) -> None:
+    """Refuse missing and infinite values; columns (n, d)."""
+    # The sum of a column shows a NaN or infinity without a mask as large as the data.
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspicious = ~np.isfinite(columns.sum(axis=0, dtype=np.float64))
+    for j in np.flatnonzero(suspicious).tolist():
+        finite = np.isfinite(columns[:, j])
+        if finite.all():
+            continue
+        row = int(np.argmin(finite))
+        what = "a missing value" if np.isnan(columns[row, j]) else "an infinite value"
+        raise DataError(f"{source}: column '{names[j]}' has {what} in {at_row(row)}: fill it in or drop the row")
+
+
+def at_row(index: int) -> str:
+    """Name a row both as people count and as programs do."""
+    return f"row {index + 1} (index {index})"
+
+
+def _as_float(values: Any, name: str) -> Array:
+    try:
+        array = np.asarray(values)
+        if array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must hold numbers: {error}") from error
+    return np.ascontiguousarray(array)

@@ -1,0 +1,259 @@
+"""The exchanges: what the server asks, and what it gets back.
+
+A query is frozen and says all that a client needs. The reply is a sum over clients: ``reply_a + reply_b`` is the
+reply of both together, and only the server divides. What single anchors reply is another type,
+`AnchorReplies`, which does not add: the one exception of the algorithm shows in its type.
+
+Shapes: k clusters, h anchors, d features, r columns of a basis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from .arrays import Array, Floats, Ints
+from .losses import SQUARED, Loss
+
+
+class Sum(Protocol):
+    """A reply that adds."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+S = TypeVar("S", bound=Sum)
+
+
+class Query(Generic[S]):
+    """A question whose answer is a sum of type S over clients."""
+
+
+# ---------------------------------------------------------------- census
+
+
+@dataclass(frozen=True, eq=False)
+class CensusSum:
+    """Who is there."""
+
+    sizes: Ints
+    """(largest n_i + 1,): how many clients have that many rows."""
+    peak: float
+    """The largest |X_i|^2 / n_i of any client; of two replies, the larger."""
+    low: Floats
+    """(d,): the least value of each feature."""
+    high: Floats
+    """(d,): the largest value of each feature."""
+
+    def __add__(self, other: CensusSum) -> CensusSum:
+        longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
+        sizes = longer.copy()
+        sizes[: len(shorter)] += shorter
+        return CensusSum(
+            sizes,
+            max(self.peak, other.peak),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients (M)."""
+        return int(self.sizes.sum())
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all clients (N)."""
+        return int(self.sizes @ np.arange(len(self.sizes)))
+
+
+@dataclass(frozen=True)
+class Census(Query[CensusSum]):
+    """Count clients and rows."""
+
+
+# ---------------------------------------------------------------- Phase 1
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSum:
+    """A sum over clients of d x r blocks, one per anchor."""
+
+    block: Floats
+    """(h, d, r)"""
+    clients: int
+
+    def __add__(self, other: BlockSum) -> BlockSum:
+        return BlockSum(self.block + other.block, self.clients + other.clients)
+
+    def mean(self) -> Floats:
+        """(h, d, r): the mean over clients."""
+        return self.block / self.clients
+
+
+@dataclass(frozen=True, eq=False)
+class ApplyMoment(Query[BlockSum]):
+    """Apply Y (or its transpose) of every anchor to a block, where Y = sum of a b^T.
+
+    a and b are the residual moments of a client's first and second row at the anchor's model.
+    """
+
+    theta: Floats
+    """(h, d): the anchors' models."""
+    block: Floats
+    """(h, d, r)"""
+    transpose: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorReplies:
+    """What each anchor says for itself: its next model and the size of its residual. These do not add."""
+
+    theta: Floats
+    """(h, d)"""
+    size: Floats
+    """(h,)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Descend:
+    """Ask each anchor to take one step of moment descent within its basis."""
+
+    theta: Floats
+    """(h, d)"""
+    basis: Floats
+    """(h, d, r)"""
+    round: int
+    pairs: int
+    power_rounds: int
+    threshold: float
+    """An anchor whose residual is no larger stays where it is (the paper's epsilon Delta)."""
+    rate: float
+    """Step as a share of the residual's size (the paper's alpha / (2 beta^2))."""
+    seed: int
+
+
+# ---------------------------------------------------------------- Phase 2
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Local steps of gradient descent."""
+
+    step: float
+    local_steps: int
+
+
+@dataclass(frozen=True)
+class FedProx:
+    """One local proximal step, solved exactly."""
+
+    step: float
+    local_steps: int = dataclasses.field(default=1, init=False)
+
+
+Update = FedAvg | FedProx
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The models of all kinds and how they share the clients."""
+
+    theta: Floats
+    """(k, d)"""
+    weights: Floats
+    """(k,): shares of clients, adding to one."""
+    noise: Floats
+    """(k,): standard deviations."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSum:
+    """A sum over clients of what they learned about each kind."""
+
+    shift: Floats
+    """(k, d): n_i times how far the client moved its copy of the model."""
+    rows: int
+    """All rows of the clients asked, whatever their kind."""
+    mass: Floats
+    """(k,): n_i times membership."""
+    clients: Floats
+    """(k,): memberships."""
+    loss: Floats
+    """(k,): membership times loss."""
+    likelihood: float
+    """Log likelihood of the clients, up to a constant that does not depend on the mixture."""
+
+    def __add__(self, other: ModelSum) -> ModelSum:
+        return ModelSum(
+            self.shift + other.shift,
+            self.rows + other.rows,
+            self.mass + other.mass,
+            self.clients + other.clients,
+            self.loss + other.loss,
+            self.likelihood + other.likelihood,
+        )
+
+    def mean_shift(self) -> Floats:
+        """(k, d): the shift of the global models with the paper's weights n_i / N."""
+        return self.shift / self.rows
+
+    def shares_or(self, old: Floats) -> Floats:
+        """(k,): the share of clients of each kind."""
+        total = self.clients.sum()
+        return self.clients / total if total > 0 else old
+
+    def noise_or(self, old: Floats) -> Floats:
+        """(k,): the standard deviation within each kind; a kind without clients keeps its own."""
+        variance = np.divide(2.0 * self.loss, self.mass, out=old**2, where=self.mass > 0)
+        return np.sqrt(variance)
+
+    def shared_noise(self) -> float:
+        """Give the standard deviation over all kinds."""
+        return float(np.sqrt(2.0 * self.loss.sum() / self.mass.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Refine(Query[ModelSum]):
+    """Estimate memberships, then move the models locally. Without an update, only count."""
+
+    mixture: Mixture
+    hard: bool
+    update: Update | None = None
+    loss: Loss = SQUARED
+
+
+# ---------------------------------------------------------------- traffic
+
+
+def payload(message: Any) -> int:
+    """Bytes of the arrays and numbers in a query or reply."""
+    if dataclasses.is_dataclass(message):
+        return sum(payload(getattr(message, field.name)) for field in dataclasses.fields(message))
+    if isinstance(message, np.ndarray):
+        return message.nbytes
+    return 8 if isinstance(message, bool | int | float) else 0
+
+
+@dataclass
+class Traffic:
+    """What has been exchanged so far."""
+
+    exchanges: int = 0
+    bytes_down: int = 0
+    """Broadcast by the server, once per exchange."""
+    bytes_up: int = 0
+    """Replied by one client (or by each anchor asked), once per exchange."""
+
+    def count(self, query: object, reply: object, speakers: int = 1) -> None:
+        """Count one exchange in which ``speakers`` parties share the reply counted."""
+        self.exchanges += 1
+        self.bytes_down += payload(query)
+        self.bytes_up += payload(reply) // speakers
+
+
+Places = Array | None
+"""Places of clients in the roster; None asks all."""

@@ -1,0 +1,52 @@
+"""What a row costs under a model: the seam between the algorithm and the kind of regression.
+
+A loss is named by a `Loss` and computed by three compiled functions that branch on its code, so that
+one kernel serves every loss and its compiled form can be kept on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .compiled import compiled
+from .errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of a target and a linear predictor."""
+
+    name: str
+    code: int
+    dispersion: bool
+    """Whether the noise is a parameter to estimate (a normal target) or fixed by the model."""
+
+
+SQUARED = Loss("squared", 0, dispersion=True)
+LOSSES = {loss.name: loss for loss in (SQUARED,)}
+
+
+def loss_named(name: str) -> Loss:
+    """Find a loss by its name."""
+    if name not in LOSSES:
+        raise SettingsError(f"unknown loss '{name}'; choose from {', '.join(LOSSES)}")
+    return LOSSES[name]
+
+
+@compiled
+def value(code: int, y: float, predictor: float) -> float:
+    """Loss of one row: for a normal target, half the squared residual."""
+    residual = y - predictor
+    return 0.5 * residual * residual
+
+
+@compiled
+def slope(code: int, y: float, predictor: float) -> float:
+    """How fast the loss falls as the predictor grows: for a normal target, the residual."""
+    return y - predictor
+
+
+@compiled
+def curvature(code: int, y: float, predictor: float) -> float:
+    """Second derivative of the loss in the predictor: for a normal target, one."""
+    return 1.0

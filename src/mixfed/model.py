@@ -1,0 +1,179 @@
+"""The model: what a fit finds, and what can be done with it.
+
+A model is data. It is kept as JSON (``model.json``), with coefficients in the units of the input columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Floats, Ints
+from .client import memberships
+from .data import INTERCEPT, Clients, Rows
+from .errors import DataError
+from .exchange import Mixture
+from .losses import loss_named
+
+FORMAT = "mixfed/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The kinds of clients."""
+
+    ids: Array
+    """(c,)"""
+    rows: Ints
+    """(c,)"""
+    probabilities: Floats
+    """(c, k)"""
+
+    @property
+    def cluster(self) -> Ints:
+        """(c,): the most probable kind."""
+        return np.asarray(np.argmax(self.probabilities, axis=1))
+
+    @property
+    def probability(self) -> Floats:
+        """(c,): the probability of that kind."""
+        best: Floats = self.probabilities.max(axis=1)
+        return best
+
+    def columns(self) -> dict[str, Array]:
+        """Give the columns of ``clients.parquet``."""
+        columns = {
+            "client": self.ids,
+            "rows": self.rows,
+            "cluster": self.cluster,
+            "probability": self.probability,
+        }
+        for j, column in enumerate(self.probabilities.T):
+            columns[f"probability_{j}"] = column
+        return columns
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One linear model per kind of client. Kinds are in the order of their weights, the largest first."""
+
+    features: tuple[str, ...]
+    """Names of the d features, without the intercept."""
+    coef: Floats
+    """(k, d)"""
+    intercept: Floats
+    """(k,), zero if there is none."""
+    weights: Floats
+    """(k,): shares of clients."""
+    noise: Floats
+    """(k,): standard deviations."""
+    has_intercept: bool
+    loss: str
+    recipe: str
+    seed: int
+    client_column: str | None = None
+    """The columns of the table that the fit read, so that other tables can be read alike."""
+    target_column: str | None = None
+    warnings: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+    """What else the recipe says of the fit: settings, rows of each kind, census."""
+
+    @classmethod
+    def from_mixture(cls, mixture: Mixture, features: tuple[str, ...], **rest: Any) -> Model:
+        """Make a model of theta (k, d), the intercept, if any, being the last feature."""
+        has_intercept = features[-1:] == (INTERCEPT,)
+        split = len(features) - has_intercept
+        return cls(
+            features=features[:split],
+            coef=mixture.theta[:, :split],
+            intercept=mixture.theta[:, split] if has_intercept else np.zeros(len(mixture.theta)),
+            weights=mixture.weights,
+            noise=mixture.noise,
+            has_intercept=has_intercept,
+            **rest,
+        )
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of kinds (k)."""
+        return len(self.coef)
+
+    @property
+    def theta(self) -> Floats:
+        """(k, d): coefficients, the intercept, if any, being the last."""
+        return np.column_stack([self.coef, self.intercept]) if self.has_intercept else self.coef
+
+    @property
+    def mixture(self) -> Mixture:
+        """The models with weights and noise."""
+        return Mixture(self.theta, self.weights, self.noise)
+
+    def assign(self, clients: Clients) -> Assignment:
+        """Find the kinds of clients, whether they were in the fit or not, from their rows and targets."""
+        self._check_features(clients.features)
+        return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, loss=loss_named(self.loss)))
+
+    def predict(self, rows: Rows, known: Assignment | None = None) -> Floats:
+        """Predict the targets of rows, in their order. -> (n_rows,).
+
+        A client in ``known`` gets the mean over kinds weighted by its own probabilities, any other client the
+        mean weighted by the shares of the kinds.
+        """
+        self._check_features(rows.features)
+        share = np.tile(self.weights, (len(rows.ids), 1))
+        if known is not None:
+            place = {client: i for i, client in enumerate(known.ids.tolist())}
+            found = np.array([place.get(client, -1) for client in rows.ids.tolist()])
+            share[found >= 0] = known.probabilities[found[found >= 0]]
+        prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.theta.T, share[rows.owner])
+        return prediction
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the content of ``model.json``."""
+        content: dict[str, Any] = {"format": FORMAT}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            content[item.name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return content | {"n_clusters": self.n_clusters}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Model:
+        """Read a ``model.json``, or the one in a folder that ``mixfed fit`` wrote."""
+        path = Path(path)
+        path = path / "model.json" if path.is_dir() else path
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found = content.pop("format")
+        except OSError as error:
+            raise DataError(f"{path}: no model here ({(error.strerror or 'unreadable').lower()})") from error
+        except (ValueError, AttributeError, KeyError) as error:
+            raise DataError(f"{path}: not a model file of mixfed") from error
+        if found != FORMAT:
+            raise DataError(f"{path}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
+        try:
+            content.pop("n_clusters")
+            for name in ("coef", "intercept", "weights", "noise"):
+                content[name] = np.array(content[name], dtype=np.float64)
+            for name in ("features", "warnings"):
+                content[name] = tuple(content[name])
+            return cls(**content)
+        except (TypeError, ValueError, KeyError) as error:
+            raise DataError(f"{path}: the model file is damaged ({error})") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``model.json``, whole or not at all."""
+        from .tables import write_json
+
+        write_json(Path(path), self.to_dict())
+
+    def _check_features(self, features: tuple[str, ...]) -> None:
+        wanted = (*self.features, INTERCEPT) if self.has_intercept else self.features
+        if features != wanted:
+            raise DataError(
+                f"the model was fitted on the features {', '.join(wanted)}, these rows have {', '.join(features)}"
+            )

@@ -1,0 +1,150 @@
+"""Settings of the paper's recipe: frozen, checked once, with every default in this place."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from .errors import SettingsError
+from .exchange import FedAvg, FedProx, Update
+
+UpdateName = Literal["fedavg", "fedprox"]
+MembershipName = Literal["hard", "soft"]
+
+
+@dataclass(frozen=True)
+class PaperSettings:
+    """The constants that the paper's two phases take; ``docs/notation.md`` gives its symbol for each.
+
+    Only ``separation`` has no default: nothing but knowledge of the data gives it.
+    """
+
+    separation: float
+    """Least distance between two true models (Delta)."""
+    n_anchors: int = 24
+    """Anchors to draw (n_H); about ln(N) over the smallest share of a kind."""
+    n_recruits: int = 2000
+    """Clients with two or more rows that each round of Phase 1 asks (m); a client serves once."""
+    pairs: int = 50
+    """Pairs of rows an anchor uses a round (l); an anchor needs 2 * pairs * rounds rows."""
+    rounds: int = 10
+    """Rounds of Phase 1 (T)."""
+    basis_rounds: int | None = None
+    """Half-steps of the federated orthogonal iteration (T_1), even; default: k ln(N d), rounded up."""
+    power_rounds: int | None = None
+    """Steps of the anchors' power iteration (T_2); default: 2 ln(N d), rounded up."""
+    tolerance: float = 0.1
+    """An anchor stops once its residual is below tolerance * separation (epsilon)."""
+    cov_low: float = 1.0
+    """Least eigenvalue of the features' second moment (alpha)."""
+    cov_high: float = 1.0
+    """Largest eigenvalue of the features' second moment (beta)."""
+    update: UpdateName = "fedavg"
+    """Local update of Phase 2."""
+    step: float = 0.03
+    """Step of the local update (eta)."""
+    local_steps: int = 5
+    """Local gradient steps a round (s); FedAvg only."""
+    refine_rounds: int = 300
+    """Rounds of Phase 2 (T'); it ends earlier when the models stop moving."""
+    membership: MembershipName = "hard"
+    """Hard labels, as in the paper's analysis, or posterior weights."""
+    start: tuple[float, ...] | None = None
+    """First model of every anchor (theta_0), one number per feature, then the intercept; default 0."""
+
+    def __post_init__(self) -> None:
+        if self.start is not None:
+            object.__setattr__(self, "start", tuple(float(number) for number in self.start))
+        for name in ("separation", "tolerance", "cov_low", "cov_high", "step"):
+            _require(self, name, lambda value: math.isfinite(value) and value > 0, "a number above 0")
+        for name in ("n_anchors", "n_recruits", "pairs", "rounds", "local_steps"):
+            _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
+        _require(self, "refine_rounds", lambda value: value >= 0, "a whole number, 0 or more")
+        _require(
+            self,
+            "basis_rounds",
+            lambda value: value is None or (value >= 2 and value % 2 == 0),
+            "an even number, 2 or more (half-steps come in pairs)",
+        )
+        _require(self, "power_rounds", lambda value: value is None or value >= 1, "a whole number, 1 or more")
+        _require(self, "update", lambda value: value in get_args(UpdateName), "'fedavg' or 'fedprox'")
+        _require(self, "membership", lambda value: value in get_args(MembershipName), "'hard' or 'soft'")
+        if self.cov_low > self.cov_high:
+            raise SettingsError(f"cov_low = {self.cov_low:g} is above cov_high = {self.cov_high:g}: swap the two")
+
+    @property
+    def hard(self) -> bool:
+        """Whether Phase 2 uses hard labels."""
+        return self.membership == "hard"
+
+    @property
+    def local_update(self) -> Update:
+        """The local update of Phase 2."""
+        return FedProx(self.step) if self.update == "fedprox" else FedAvg(self.step, self.local_steps)
+
+    def completed(self, n_clusters: int, n_rows: int, dim: int) -> PaperSettings:
+        """Fill in the defaults that depend on the data."""
+        scale = math.log(max(n_rows * dim, 2))
+        return dataclasses.replace(
+            self,
+            basis_rounds=self.basis_rounds or 2 * math.ceil(n_clusters * scale / 2),
+            power_rounds=self.power_rounds or math.ceil(2 * scale),
+        )
+
+
+def read_config(path: Path) -> PaperSettings:
+    """Read the table ``[paper]`` of a TOML file."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path.name}: not valid TOML ({error})") from error
+    _check_keys(content, ["paper"], f"{path.name}: unknown table or key")
+    table = content.get("paper", {})
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path.name}: [paper] must be a table")
+    try:
+        return paper_settings(table)
+    except SettingsError as error:
+        raise SettingsError(f"{path.name}: [paper] {error}") from error
+
+
+def paper_settings(table: dict[str, Any]) -> PaperSettings:
+    """Make settings from a plain table; unknown keys and wrong types are errors."""
+    fields = {field.name: field for field in dataclasses.fields(PaperSettings)}
+    _check_keys(table, list(fields), "unknown key")
+    if "separation" not in table:
+        raise SettingsError("separation is missing: give the least distance between two true models")
+    for name, value in table.items():
+        wanted = str(fields[name].type)
+        if wanted.startswith("int") and (isinstance(value, bool) or not isinstance(value, int)):
+            raise SettingsError(f"{name} = {value!r} must be a whole number")
+        if wanted == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise SettingsError(f"{name} = {value!r} must be a number")
+    start = table.get("start")
+    if start is not None and not (
+        isinstance(start, list | tuple)
+        and all(isinstance(number, int | float) and math.isfinite(number) for number in start)
+    ):
+        raise SettingsError(f"start = {start!r} must be a list of numbers, one per feature")
+    return PaperSettings(**table)
+
+
+def _check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+            raise SettingsError(f"{complaint} '{key}'; {hint}")
+
+
+def _require(settings: PaperSettings, name: str, holds: Any, wanted: str) -> None:
+    value = getattr(settings, name)
+    if not holds(value):
+        raise SettingsError(f"{name} = {value!r} must be {wanted}")

@@ -1,0 +1,173 @@
+"""What the paper's theorems predict for a fit, up to the constants that it leaves unnamed.
+
+Theorem 2: d(theta_t, theta*) <= (1 - C_1 s eta rho / kappa) d(theta_{t-1}, theta*) + C_2 s eta sigma nu log(e / nu).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import Floats, Ints
+from .errors import SettingsError
+from .exchange import FedProx, Update
+from .model import Model
+from .settings import paper_settings
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants that the paper does not name."""
+
+    error: float = 1.0
+    """c in p_e(n) = 4 k exp(-c n (1 and Delta^2 / sigma^2)^2)."""
+    deviation: float = 1.0
+    """C before the root in nu."""
+    contraction: float = 1.0
+    """C_1 in the contraction 1 - C_1 s eta rho / kappa."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The paper's quantities; all statements hold up to constants."""
+
+    gamma: float
+    """eta max_i |phi_i|^2 / n_i: below 1 in the theorems."""
+    kappa: float
+    """Stability of the local updates, 1 or more."""
+    rho: float
+    """Share of rows of the smallest kind."""
+    chi2: float
+    """How unequal the clients' row counts are: 0 if all are equal."""
+    separation: float
+    """Delta: the least distance between two models."""
+    noise: float
+    """sigma: the largest standard deviation of the noise in any kind."""
+    p_e: float
+    """Bound on the chance that a client with the most common number of rows is put into the wrong kind."""
+    p_e_rows: int
+    """That number of rows."""
+    nu: float
+    """Bound on the share of rows put into wrong kinds."""
+    contraction: float
+    """Factor by which Phase 2 shrinks the error each round."""
+    rounds: int | None
+    """Rounds of Phase 2 until the error is that of the clustering; None if no number of rounds reaches it."""
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Give the quantities by name; what is infinite (the separation of one kind) is None."""
+        values = dataclasses.asdict(self)
+        return {name: None if value in (math.inf, -math.inf) else value for name, value in values.items()}
+
+    def described(self) -> list[tuple[str, str, str]]:
+        """Give name, value and meaning of each quantity."""
+        rounds = "-" if self.rounds is None else str(self.rounds)
+        return [
+            ("gamma", f"{self.gamma:.4g}", "step times the largest |phi_i|^2 / n_i; the theorems ask for less than 1"),
+            ("kappa", f"{self.kappa:.4g}", "stability of the local updates; 1 is ideal"),
+            ("rho", f"{self.rho:.4g}", "share of rows of the smallest kind"),
+            ("chi2", f"{self.chi2:.4g}", "how unequal the clients' row counts are; 0 if all are equal"),
+            ("separation", f"{self.separation:.4g}", "least distance between two models (Delta)"),
+            ("noise", f"{self.noise:.4g}", "largest noise of any kind (sigma)"),
+            ("p_e", f"{self.p_e:.4g}", f"bound on a wrong label for a client of {self.p_e_rows} rows"),
+            ("nu", f"{self.nu:.4g}", "bound on the share of rows with wrong labels"),
+            ("contraction", f"{self.contraction:.4g}", "factor on the error per round of Phase 2"),
+            ("rounds", rounds, "rounds of Phase 2 until the error is that of the labels"),
+        ]
+
+
+def predict(
+    *,
+    sizes: Ints,
+    peak: float,
+    kind_rows: Floats,
+    theta: Floats,
+    noise: float,
+    update: Update,
+    constants: Constants | None = None,
+) -> Theory:
+    """Compute the paper's quantities.
+
+    sizes (n + 1,): clients by number of rows; peak: the largest |phi_i|^2 / n_i; kind_rows (k,): rows of each kind;
+    theta (k, d).
+    """
+    constants = constants or Constants()
+    k, dim = theta.shape
+    counts = np.arange(len(sizes))
+    n_clients, n_rows = int(sizes.sum()), int(sizes @ counts)
+    gamma = update.step * peak
+    kappa = stability(update, gamma)
+    rho = float(kind_rows.min() / kind_rows.sum())
+    chi2 = n_clients * float(sizes @ counts.astype(float) ** 2) / n_rows**2 - 1.0
+    separation = least_gap(theta)
+    errors = wrong_label_bound(counts, k, separation, noise, constants.error)
+    spread = math.sqrt(dim * k * math.log(k) / n_clients * (chi2 + 1.0))
+    nu = float(sizes @ (counts * errors)) / n_rows + constants.deviation * spread
+    pace = constants.contraction * update.local_steps * update.step * rho / kappa
+    usual = int(np.argmax(sizes))
+    reachable = 0 < nu < separation < math.inf and pace > 0
+    return Theory(
+        gamma=gamma,
+        kappa=kappa,
+        rho=rho,
+        chi2=chi2,
+        separation=separation,
+        noise=noise,
+        p_e=float(errors[usual]),
+        p_e_rows=usual,
+        nu=nu,
+        contraction=1.0 - pace,
+        rounds=math.ceil(math.log(separation / nu) / pace) if reachable else None,
+    )
+
+
+def predict_for(model: Model, constants: Constants | None = None) -> Theory:
+    """Compute the paper's quantities for a model that the paper's recipe fitted."""
+    try:
+        settings = paper_settings(model.details["settings"])
+        pairs = np.array(model.details["sizes"], dtype=np.int64)
+        kind_rows, peak = np.array(model.details["kind_rows"]), float(model.details["peak"])
+    except KeyError as missing:
+        raise SettingsError(f"the model says nothing of {missing}: only the paper's recipe has a theory") from None
+    sizes = np.zeros(pairs[:, 0].max() + 1, dtype=np.int64)
+    sizes[pairs[:, 0]] = pairs[:, 1]
+    return predict(
+        sizes=sizes,
+        peak=peak,
+        kind_rows=kind_rows,
+        theta=model.theta,
+        noise=float(model.noise.max()),
+        update=settings.local_update,
+        constants=constants,
+    )
+
+
+def stability(update: Update, gamma: float) -> float:
+    """Give kappa: gamma s / (1 - (1 - gamma)^s) for FedAvg, 1 + gamma for FedProx."""
+    if isinstance(update, FedProx):
+        return 1.0 + gamma
+    if gamma == 0:
+        return 1.0
+    if gamma >= 1:
+        return gamma * update.local_steps  # the theorems ask for gamma < 1; this is the limit there
+    # log1p and expm1 keep the digits when gamma is tiny.
+    return gamma * update.local_steps / -math.expm1(update.local_steps * math.log1p(-gamma))
+
+
+def wrong_label_bound(rows: Ints, n_clusters: int, separation: float, noise: float, constant: float = 1.0) -> Floats:
+    """Give p_e(n) = 4 k exp(-c n (1 and Delta^2 / sigma^2)^2), at most 1, for each n in ``rows`` (m,) -> (m,)."""
+    if n_clusters == 1:
+        return np.zeros(len(rows))
+    clarity = min(1.0, (separation / noise) ** 2) if noise > 0 else 1.0
+    bound: Floats = np.minimum(1.0, 4.0 * n_clusters * np.exp(-constant * rows * clarity**2))
+    return bound
+
+
+def least_gap(theta: Floats) -> float:
+    """Give Delta, the least distance between two models (k, d); infinite for one model."""
+    gaps = np.linalg.norm(theta[:, None] - theta[None], axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    return float(gaps.min())

@@ -1,0 +1,28 @@
+"""Shared makers of small problems."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings
+
+from mixfed.data import Clients
+
+# Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
+settings.register_profile("mixfed", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("mixfed")
+
+
+def random_clients(seed: int, sizes: list[int], dim: int, *, single: bool = False) -> Clients:
+    """Clients with the given row counts, random rows and shuffled ids."""
+    rng = np.random.default_rng(seed)
+    rows = sum(sizes)
+    phi = rng.standard_normal((rows, dim)).astype(np.float32 if single else np.float64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    ids = rng.permutation(10 * len(sizes))[: len(sizes)]
+    return Clients(phi, rng.standard_normal(rows), offsets, ids, tuple(f"x_{j}" for j in range(dim)))
+
+
+def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and targets of one client, in float64."""
+    part = slice(clients.offsets[i], clients.offsets[i + 1])
+    return clients.phi[part].astype(np.float64), clients.y[part]

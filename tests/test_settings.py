@@ -1,0 +1,77 @@
+"""Settings from TOML: every key is checked, every error names it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mixfed.errors import SettingsError
+from mixfed.exchange import FedAvg, FedProx
+from mixfed.settings import PaperSettings, read_config
+
+
+def test_a_config_with_every_key_is_read(tmp_path):
+    path = tmp_path / "paper.toml"
+    path.write_text(
+        "[paper]\nn_anchors = 3\nn_recruits = 20\npairs = 4\nrounds = 5\nbasis_rounds = 6\npower_rounds = 7\n"
+        "tolerance = 0.2\nseparation = 1\ncov_low = 0.5\ncov_high = 2.0\nupdate = 'fedprox'\nstep = 0.1\n"
+        "local_steps = 2\nrefine_rounds = 9\nmembership = 'soft'\nstart = [0, 1.5]\n"
+    )
+    settings = read_config(path)
+    assert dataclasses.asdict(settings) == {
+        "n_anchors": 3,
+        "n_recruits": 20,
+        "pairs": 4,
+        "rounds": 5,
+        "basis_rounds": 6,
+        "power_rounds": 7,
+        "tolerance": 0.2,
+        "separation": 1,
+        "cov_low": 0.5,
+        "cov_high": 2.0,
+        "update": "fedprox",
+        "step": 0.1,
+        "local_steps": 2,
+        "refine_rounds": 9,
+        "membership": "soft",
+        "start": (0.0, 1.5),
+    }
+    assert settings.local_update == FedProx(0.1)
+    assert not settings.hard
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[paper]\nseparation = 1\nn_anchor = 3", "unknown key 'n_anchor'; did you mean 'n_anchors'"),
+        ("[papers]\nseparation = 1", "'papers'; did you mean 'paper'"),
+        ("[paper]\npairs = 3", "separation is missing"),
+        ("[paper]\nseparation = 1\npairs = 2.5", "pairs = 2.5 must be a whole number"),
+        ("[paper]\nseparation = 'far'", "separation = 'far' must be a number"),
+        ("[paper]\nseparation = -1", "separation = -1 must be a number above 0"),
+        ("[paper]\nseparation = 1\nbasis_rounds = 5", "basis_rounds = 5 must be an even number"),
+        ("[paper]\nseparation = 1\nupdate = 'sgd'", "update = 'sgd' must be 'fedavg' or 'fedprox'"),
+        ("[paper]\nseparation = 1\ncov_low = 3.0\ncov_high = 2.0", "cov_low = 3 is above cov_high = 2"),
+        ("[paper]\nseparation = 1\nstart = 'zero'", "start = 'zero' must be a list of numbers"),
+        ("[paper", "not valid TOML"),
+    ],
+)
+def test_bad_configs_are_refused_by_name(tmp_path, text, message):
+    path = tmp_path / "paper.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=rf"paper.toml: .*{message}"):
+        read_config(path)
+
+
+def test_a_missing_config_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="no such file"):
+        read_config(tmp_path / "none.toml")
+
+
+def test_defaults_that_depend_on_the_data_are_filled_in():
+    settings = PaperSettings(separation=1).completed(3, 1000, 10)
+    assert settings.basis_rounds == 28  # 3 ln(10 000) = 27.6, rounded up to an even number
+    assert settings.power_rounds == 19
+    assert settings.local_update == FedAvg(0.03, 5)
+    assert PaperSettings(separation=1, basis_rounds=4).completed(3, 1000, 10).basis_rounds == 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import client_rows, random_clients
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
+from conftest import client_rows, random_clients
 from mixfed import fedmd, fedx
 from mixfed.client import answer, memberships, own_models
 from mixfed.exchange import ApplyMoment, Census, FedAvg, FedProx, Mixture, Refine, Update
@@ -72,9 +72,7 @@ def test_a_round_of_phase_2_equals_lemma_1(seed, sizes, dim, k, update, hard):
     shift = LocalPool(clients).ask(Refine(mixture, hard, update)).mean_shift()
     membership = plain_memberships(clients, mixture, hard)
     for j in range(k):
-        blocks = [
-            local_matrix(client_rows(clients, i)[0], update, membership[i, j]) for i in range(clients.n_clients)
-        ]
+        blocks = [local_matrix(client_rows(clients, i)[0], update, membership[i, j]) for i in range(clients.n_clients)]
         weights = np.repeat(membership[:, j], clients.rows)  # the diagonal of Lambda_j
         residual = clients.phi @ mixture.theta[j] - clients.y
         lemma = -update.step / clients.n_rows * clients.phi.T @ block_diag(*blocks) @ (weights * residual)
@@ -85,9 +83,7 @@ def test_a_round_of_phase_2_equals_lemma_1(seed, sizes, dim, k, update, hard):
 def test_memberships_equal_a_plain_loop(seed, sizes, dim, k, hard):
     clients = random_clients(seed, sizes, dim)
     mixture = random_mixture(seed, k, dim)
-    np.testing.assert_allclose(
-        memberships(mixture, clients, hard), plain_memberships(clients, mixture, hard), **EXACT
-    )
+    np.testing.assert_allclose(memberships(mixture, clients, hard), plain_memberships(clients, mixture, hard), **EXACT)
 
 
 @given(seeds, st.integers(1, 8), st.integers(1, 6), updates, st.floats(0.01, 0.99))

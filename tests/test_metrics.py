@@ -17,9 +17,7 @@ from mixfed.metrics import bottleneck_distance, bottleneck_matching, label_agree
 def test_bottleneck_distance_equals_brute_force(seed, k, dim):
     rng = np.random.default_rng(seed)
     theta, truth = rng.standard_normal((2, k, dim))
-    brute = min(
-        max(np.linalg.norm(theta[order[j]] - truth[j]) for j in range(k)) for order in permutations(range(k))
-    )
+    brute = min(max(np.linalg.norm(theta[order[j]] - truth[j]) for j in range(k)) for order in permutations(range(k)))
     assert bottleneck_distance(theta, truth) == pytest.approx(brute, rel=1e-12)
     matching = bottleneck_matching(theta, truth)
     assert sorted(matching) == list(range(k))

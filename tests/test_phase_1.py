@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import client_rows, random_clients
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import client_rows, random_clients
 from mixfed import fedmd
 from mixfed.client import answer_each, power_iteration
 from mixfed.errors import SettingsError
@@ -19,9 +19,7 @@ from mixfed.settings import PaperSettings
 
 
 def small_settings(**changes):
-    return PaperSettings(
-        **({"separation": 1.0, "n_anchors": 3, "n_recruits": 5, "pairs": 2, "rounds": 3} | changes)
-    )
+    return PaperSettings(**({"separation": 1.0, "n_anchors": 3, "n_recruits": 5, "pairs": 2, "rounds": 3} | changes))
 
 
 @given(st.integers(0, 10**6))

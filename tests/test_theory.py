@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from conftest import client_rows, random_clients
 
+from conftest import client_rows, random_clients
 from mixfed import theory
 from mixfed.exchange import Census, FedAvg, FedProx
 from mixfed.pool import LocalPool

@@ -248,8 +248,8 @@ def predict(
 ) -> None:
     """Predict the target of each row, in row order.
 
-    Clients in the fit are predicted by their own kind, clients in `--history` by what it says of their kind, and all
-    others by the mean over the kinds.
+    Clients in `--history` are predicted by the kind that it shows, other clients of the fit by the kind found there,
+    and all others by the mean over the kinds.
 
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
@@ -258,7 +258,10 @@ def predict(
 
     model = Model.load(folder)
     client, _ = _columns_of(model)
-    known = _assignment(model, history) if history is not None else _read_assignment(folder, model)
+    known = _read_assignment(folder, model)
+    if history is not None:
+        recent = _assignment(model, history)
+        known = known.updated(recent) if known is not None else recent
     rows = rows_from_table(
         read_table(data), client, None, model.features, intercept=model.has_intercept, source=data.name
     )

@@ -45,6 +45,15 @@ class Assignment:
         best: Floats = self.probabilities.max(axis=1)
         return best
 
+    def updated(self, newer: Assignment) -> Assignment:
+        """Take over what a newer assignment says of its clients, and keep the rest."""
+        kept = ~np.isin(self.ids, newer.ids)
+        return Assignment(
+            np.concatenate([self.ids[kept], newer.ids]),
+            np.concatenate([self.rows[kept], newer.rows]),
+            np.concatenate([self.probabilities[kept], newer.probabilities]),
+        )
+
     def columns(self) -> dict[str, Array]:
         """Give the columns of ``clients.parquet``."""
         columns = {

@@ -1,0 +1,5 @@
+"""``python -m mixfed`` is the command ``mixfed``."""
+
+from .cli import main
+
+main()

@@ -154,8 +154,8 @@ def test_a_killed_run_resumes_to_the_same_bytes(table, tmp_path):
         whole = mixfed(*fit_arguments(table, tmp_path / "whole"))
         assert whole.exit_code == 0, whole.output
         process = run_process(*fit_arguments(table, tmp_path / "killed"))
-        checkpoint = tmp_path / "killed" / "checkpoint.npz"
-        wait_for(lambda: checkpoint.exists() and b"fedx" in checkpoint.read_bytes(), process)
+        journal = tmp_path / "killed" / "journal.bin"
+        wait_for(lambda: journal.exists() and journal.read_bytes().count(b"ModelSum") > 20, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(table, tmp_path):
     arguments = list(fit_arguments(table, tmp_path / "out"))
     arguments[arguments.index("--config") + 1] = config
     process = run_process(*arguments)
-    wait_for((tmp_path / "out" / "checkpoint.npz").exists, process)
+    wait_for((tmp_path / "out" / "journal.bin").exists, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -18,10 +18,10 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.checkpoint import Checkpoint, fingerprint
 from mixfed.client import own_models
 from mixfed.data import Rows
 from mixfed.exchange import Refine
+from mixfed.journal import JournalPool, fingerprint
 from mixfed.model import Model
 from mixfed.theory import least_gap
 
@@ -121,30 +121,38 @@ def test_trace_has_a_record_per_round_and_counts_exchanges(small):
     assert found.traffic.bytes_down > 0
 
 
-def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(small, tmp_path):
+@pytest.mark.parametrize("last", [1, 4, 6, 7, 60])  # within Phase 1, at its end, within Phase 2
+def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(small, tmp_path, last):
     whole = run(small)
-    settings = settings_for(small)
-    for last in (1, 4, 6, 7, 60):  # within Phase 1, at its end, within Phase 2
-        checkpoint = Checkpoint(tmp_path / f"{last}.npz", fingerprint(small.clients, settings))
+    settings, features = settings_for(small), small.clients.features
 
-        def stop(event, last=last):
-            if event.round + (6 if event.phase == "fedx" else 0) == last:
-                raise KeyboardInterrupt
+    def stop(event):
+        if event.round + (6 if event.phase == "fedx" else 0) == last:
+            raise KeyboardInterrupt
 
-        arguments = (small.clients.features, 2, settings)
-        with pytest.raises(KeyboardInterrupt):
-            fit_paper(LocalPool(small.clients), *arguments, checkpoint=checkpoint, watch=stop)
-        resumed = fit_paper(LocalPool(small.clients), *arguments, checkpoint=checkpoint)
-        np.testing.assert_array_equal(resumed.model.theta, whole.model.theta)
-        assert resumed.model.to_dict() == whole.model.to_dict()
-        assert [record["round"] for record in resumed.trace] == [record["round"] for record in whole.trace]
+    def journal(resume):
+        return JournalPool(LocalPool(small.clients), tmp_path / "journal", "this run", resume=resume)
+
+    with pytest.raises(KeyboardInterrupt), journal(resume=False) as pool:
+        fit_paper(pool, features, 2, settings, watch=stop)
+    with (tmp_path / "journal").open("ab") as file:
+        file.write(b"a record that was cut off")
+    with journal(resume=True) as pool:
+        resumed = fit_paper(pool, features, 2, settings)
+    assert not (tmp_path / "journal").exists()
+    assert pool.pool.traffic.exchanges < pool.traffic.exchanges == whole.traffic.exchanges
+    assert resumed.model.to_dict() == whole.model.to_dict()
+    assert resumed.trace == whole.trace
 
 
-def test_a_checkpoint_of_other_data_or_settings_is_refused(small, tmp_path):
-    checkpoint = Checkpoint(tmp_path / "c.npz", "one")
-    fit_paper(LocalPool(small.clients), small.clients.features, 2, settings_for(small), checkpoint=checkpoint)
+def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path):
+    path, pool = tmp_path / "journal", LocalPool(small.clients)
+    with pytest.raises(KeyboardInterrupt), JournalPool(pool, path, "one", resume=False):
+        raise KeyboardInterrupt
     with pytest.raises(SettingsError, match="other data or settings"):
-        Checkpoint(tmp_path / "c.npz", "two").load()
+        JournalPool(pool, path, "two", resume=True)
+    with JournalPool(pool, path, "two", resume=False) as fresh:
+        assert fresh.traffic.exchanges == 0
     first = fingerprint(small.clients, settings_for(small))
     assert first != fingerprint(small.clients, settings_for(small, step=0.02))
     assert first != fingerprint(small.clients.subset(np.arange(1999)), settings_for(small))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .model import Assignment, Model
     from .simulation import Simulation
 
+JOURNAL = "journal.bin"
+
 app = typer.Typer(
     name="mixfed",
     help="Find the kinds of client, one regression model per kind, and each client's kind.",
@@ -71,7 +73,7 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             _complain(f"{where}{error.strerror or error}")
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            resumable = "out" in options and (options["out"] / "checkpoint.npz").exists()
+            resumable = "out" in options and (options["out"] / JOURNAL).exists()
             _complain("stopped" + ("; the same command with --resume goes on" if resumable else ""))
             raise typer.Exit(130) from None
 
@@ -173,9 +175,9 @@ def fit(
     import dataclasses
 
     from . import screen
-    from .checkpoint import Checkpoint, fingerprint
     from .data import Clients
     from .fit import fit_paper
+    from .journal import JournalPool, fingerprint
     from .losses import loss_named
     from .pool import LocalPool
     from .settings import read_config
@@ -188,27 +190,16 @@ def fit(
     wanted = [name.strip() for name in features.split(",")] if features is not None else None
     table = Clients.from_file(data, client, target, wanted, intercept=intercept)
     out.mkdir(parents=True, exist_ok=True)
-    checkpoint = Checkpoint(
-        out / "checkpoint.npz", fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
-    )
-    if not resume:
-        checkpoint.remove()
-    with screen.Rounds(quiet=as_json) as watch:
-        found = fit_paper(
-            LocalPool(table),
-            table.features,
-            n_clusters,
-            settings,
-            seed=seed,
-            loss=loss_named(loss.value),
-            checkpoint=checkpoint,
-            watch=watch,
-        )
-    model = dataclasses.replace(found.model, client_column=client, target_column=target)
-    write_parquet(out / "clients.parquet", model.assign(table).columns())
-    write_parquet(out / "trace.parquet", _trace_columns(found.trace))
-    model.save(out / "model.json")  # the last of the three: where there is a model, the rest is there too
-    checkpoint.remove()
+    run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
+    with JournalPool(LocalPool(table), out / JOURNAL, run, resume=resume) as pool:
+        with screen.Rounds(quiet=as_json) as watch:
+            found = fit_paper(
+                pool, table.features, n_clusters, settings, seed=seed, loss=loss_named(loss.value), watch=watch
+            )
+        model = dataclasses.replace(found.model, client_column=client, target_column=target)
+        write_parquet(out / "clients.parquet", model.assign(table).columns())
+        write_parquet(out / "trace.parquet", _trace_columns(found.trace))
+        model.save(out / "model.json")  # the last of the three: where there is a model, the rest is there too
     if as_json:
         typer.echo(json.dumps(_scalars(found, model)))
     else:

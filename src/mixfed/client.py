@@ -80,7 +80,14 @@ def _refine(query: Refine, clients: Clients, who: Array) -> ModelSum:
     return ModelSum(shift, asked.n_rows, mass, count, loss, likelihood)
 
 
-def answer_each(query: Descend, clients: Clients, who: Array) -> AnchorReplies:
+@singledispatch
+def answer_each(query: Any, clients: Clients, who: Array) -> Any:
+    """Answer for each of the clients at places ``who`` (h,), one by one."""
+    raise TypeError(f"no single client can answer a {type(query).__name__}")
+
+
+@answer_each.register
+def descend(query: Descend, clients: Clients, who: Array) -> AnchorReplies:
     """Take one step of moment descent on each anchor at places ``who`` (h,).
 
     Notes

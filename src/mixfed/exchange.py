@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .arrays import Floats, Ints
 from .losses import SQUARED, Loss
 
 
@@ -30,6 +30,13 @@ S = TypeVar("S", bound=Sum)
 
 class Query(Generic[S]):
     """A question whose answer is a sum of type S over clients."""
+
+
+R = TypeVar("R")
+
+
+class Each(Generic[R]):
+    """A question to single clients, answered one by one: R holds a row for each of them."""
 
 
 # ---------------------------------------------------------------- census
@@ -119,7 +126,7 @@ class AnchorReplies:
 
 
 @dataclass(frozen=True, eq=False)
-class Descend:
+class Descend(Each[AnchorReplies]):
     """Ask each anchor to take one step of moment descent within its basis."""
 
     theta: Floats
@@ -253,7 +260,3 @@ class Traffic:
         self.exchanges += 1
         self.bytes_down += payload(query)
         self.bytes_up += payload(reply) // speakers
-
-
-Places = Array | None
-"""Places of clients in the roster; None asks all."""

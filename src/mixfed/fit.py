@@ -1,7 +1,7 @@
 """Recipes: from a pool of clients to a model.
 
 `fit_paper` runs the paper's two phases one after the other. Each round is a pure step from state to state; this
-module owns the loop around them: progress, trace, checkpoints, and the model in the end.
+module owns the loop around them: progress, trace, and the model in the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from . import fedmd, fedx
 from .arrays import Floats
-from .checkpoint import Checkpoint, Snapshot
 from .data import INTERCEPT
 from .errors import DataError, SettingsError
 from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Refine, Traffic
@@ -60,82 +59,43 @@ def fit_paper(
     *,
     seed: int = 0,
     loss: Loss = SQUARED,
-    checkpoint: Checkpoint | None = None,
     watch: Watcher | None = None,
 ) -> Fit:
     """Run the paper's recipe: Phase 1 from one start for all anchors, then Phase 2 on all clients.
 
-    ``features`` names the pool's features. A ``checkpoint`` is saved after each round; if it holds an earlier
-    state of this run, the run goes on from there.
+    ``features`` names the pool's features.
     """
-    run = _Run(pool, checkpoint or Checkpoint(None), watch or (lambda progress: None))
+    run = _Run(pool, watch)
     with run.timing("census"):
         _check_clusters(n_clusters, len(pool.roster.rows))
         census = pool.ask(Census())
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
         start = _start(settings, features)
-    snapshot = run.checkpoint.load()
-    if snapshot is not None:
-        run.restore(snapshot)
     with run.timing("fedmd"):
-        if snapshot is None or snapshot.phase == "fedmd":
-            theta = _phase_1(run, snapshot, start, n_clusters, settings, seed)
-            snapshot = None
-        else:
-            theta = snapshot.arrays["theta"]
+        cast = fedmd.cast(pool, settings, seed)
+        coarse = fedmd.init(cast, start)
+        while coarse.round < settings.rounds:
+            coarse, progress = fedmd.step(coarse, pool, cast, n_clusters, settings, seed)
+            run.report("fedmd", coarse.round, settings.rounds, progress)
+        groups = fedmd.finish(coarse, n_clusters, settings)
     with run.timing("fedx"):
-        mixture, stop = _phase_2(run, snapshot, theta, settings, loss)
+        state, info = fedx.init(groups.theta, pool, loss), None
+        while (stop := fedx.stopped(state, info, settings)) is None:
+            state, info = fedx.step(state, pool, settings, loss)
+            run.report("fedx", state.round, settings.refine_rounds, info)
     with run.timing("describe"):
         # Weights and noise of the models as they are in the end; the rounds' own are one step behind.
-        reply = pool.ask(Refine(mixture, settings.hard, loss=loss))
-        model = _model(mixture, reply, census, features, settings, seed, loss)
+        reply = pool.ask(Refine(state.mixture, settings.hard, loss=loss))
+        model = _model(state.mixture, reply, census, features, settings, seed, loss)
     return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
 
 
-def _phase_1(
-    run: _Run,
-    snapshot: Snapshot | None,
-    start: Floats,
-    n_clusters: int,
-    settings: PaperSettings,
-    seed: int,
-) -> Floats:
-    """Run, or go on with, moment descent. -> theta (k, d)."""
-    cast = fedmd.cast(run.pool, settings, seed)
-    state = fedmd.init(cast, start)
-    if snapshot is not None:
-        state = fedmd.State(int(snapshot.arrays["round"]), snapshot.arrays["theta"])
-    while state.round < settings.rounds:
-        state, info = fedmd.step(state, run.pool, cast, n_clusters, settings, seed)
-        arrays = {"round": np.array(state.round), "theta": state.theta}
-        run.report("fedmd", state.round, settings.rounds, info, arrays)
-    return fedmd.finish(state, n_clusters, settings).theta
-
-
-def _phase_2(
-    run: _Run, snapshot: Snapshot | None, theta: Floats, settings: PaperSettings, loss: Loss
-) -> tuple[Mixture, fedx.Stop]:
-    """Run, or go on with, FedX + clustering."""
-    if snapshot is None:
-        state = fedx.init(theta, run.pool, loss)
-    else:
-        parts = snapshot.arrays
-        state = fedx.State(int(parts["round"]), Mixture(parts["theta"], parts["weights"], parts["noise"]))
-    info = None
-    while (stop := fedx.stopped(state, info, settings)) is None:
-        state, info = fedx.step(state, run.pool, settings, loss)
-        arrays = {"round": np.array(state.round), **vars(state.mixture)}
-        run.report("fedx", state.round, settings.refine_rounds, info, arrays)
-    return state.mixture, stop
-
-
 class _Run:
-    """What surrounds the steps: clock, trace, checkpoint, and whoever watches."""
+    """What surrounds the steps: clock, trace, and whoever watches."""
 
-    def __init__(self, pool: Pool, checkpoint: Checkpoint, watch: Watcher) -> None:
+    def __init__(self, pool: Pool, watch: Watcher | None) -> None:
         self.pool = pool
-        self.checkpoint = checkpoint
         self.watch = watch
         self.trace: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
@@ -144,18 +104,12 @@ class _Run:
         """Time a phase."""
         return _Timing(self.seconds, phase)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Take over the trace and the counters of an earlier run."""
-        self.trace = snapshot.trace
-        for name, value in snapshot.counters.items():
-            setattr(self.pool.traffic, name, value)
-
-    def report(self, phase: str, round_: int, rounds: int, info: Any, arrays: dict[str, Any]) -> None:
-        """End a round: record it, save the state, tell whoever watches."""
-        counters = dataclasses.asdict(self.pool.traffic)
-        self.trace.append({"phase": phase, "round": round_, **counters, **dataclasses.asdict(info)})
-        self.checkpoint.save(Snapshot(phase, arrays, self.trace, counters))
-        self.watch(Progress(phase, round_, rounds, info))
+    def report(self, phase: str, round_: int, rounds: int, info: Any) -> None:
+        """End a round: record it, and tell whoever watches."""
+        traffic = dataclasses.asdict(self.pool.traffic)
+        self.trace.append({"phase": phase, "round": round_, **traffic, **dataclasses.asdict(info)})
+        if self.watch is not None:
+            self.watch(Progress(phase, round_, rounds, info))
 
 
 class _Timing:

@@ -16,7 +16,7 @@ from .arrays import Array, Ints, Keys
 from .client import answer, answer_each
 from .compiled import one_blas_thread
 from .data import Clients
-from .exchange import AnchorReplies, Descend, Places, Query, S, Traffic
+from .exchange import Each, Query, R, S, Traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class Pool(Protocol):
     def roster(self) -> Roster:
         """The clients in the pool; a client's place in it is its address."""
 
-    def ask(self, query: Query[S], who: Places = None) -> S:
+    def ask(self, query: Query[S], who: Array | None = None) -> S:
         """Broadcast a query to the clients at places ``who`` and add up their answers."""
 
-    def ask_each(self, query: Descend, who: Array) -> AnchorReplies:
-        """Ask anchors one by one."""
+    def ask_each(self, query: Each[R], who: Array) -> R:
+        """Ask the clients at places ``who`` one by one."""
 
 
 class LocalPool:
@@ -68,7 +68,7 @@ class LocalPool:
         """The clients in the pool."""
         return Roster(self.clients.keys, self.clients.rows)
 
-    def ask(self, query: Query[S], who: Places = None) -> S:
+    def ask(self, query: Query[S], who: Array | None = None) -> S:
         """Answer for the clients at places ``who``, or for all."""
         places = np.arange(self.clients.n_clients) if who is None else who
         with one_blas_thread():
@@ -76,9 +76,9 @@ class LocalPool:
         self.traffic.count(query, reply)
         return reply
 
-    def ask_each(self, query: Descend, who: Array) -> AnchorReplies:
-        """Answer for each of the anchors at places ``who``."""
+    def ask_each(self, query: Each[R], who: Array) -> R:
+        """Answer for each of the clients at places ``who``."""
         with one_blas_thread():
-            replies = answer_each(query, self.clients, who)
+            replies = cast(R, answer_each(query, self.clients, who))
         self.traffic.count(query, replies, speakers=len(who))
         return replies

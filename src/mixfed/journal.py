@@ -1,0 +1,121 @@
+"""A run on disk: the journal of its replies.
+
+Everything the server does is a function of the settings and of the replies it got. So a run is kept by writing
+down each reply as it comes, and continued by reading them again: the algorithm runs as before, the journal answers
+for as long as it can, and only then are the clients asked. The result is the same, bit for bit, wherever the run was
+stopped, and no recipe has to know.
+
+The file begins with a fingerprint of the data and the settings, so that a run is never continued with others. A
+record is written behind its length and digest; a record that was cut off is as if it had not been written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from . import exchange
+from .arrays import Array
+from .data import Clients
+from .errors import MixfedError, SettingsError
+from .exchange import Each, Query, R, S, Traffic
+from .messages import decode, encode
+from .pool import Pool, Roster
+
+_HEAD = struct.Struct("<Q16s")
+_KINDS = {name: kind for name, kind in vars(exchange).items() if isinstance(kind, type)}
+T = TypeVar("T")
+
+
+class JournalPool:
+    """A pool whose replies are kept in a file, and come from it as long as it has any."""
+
+    def __init__(self, pool: Pool, path: Path, fingerprint: str, *, resume: bool) -> None:
+        self.pool = pool
+        self.path = path
+        self.traffic = Traffic()
+        self._old = _read(path) if resume and path.exists() else []
+        title = fingerprint.encode()
+        if self._old and self._old[0] != title:
+            raise SettingsError(
+                f"{path}: this run was started with other data or settings: use the same ones, "
+                "or start anew without --resume"
+            )
+        self._next = 1
+        # What was cut off at the end goes: the file holds whole records only.
+        with path.open("wb") as file:
+            for record in self._old or [title]:
+                _write(file, record)
+        self._file = path.open("ab")
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return self.pool.dim
+
+    @property
+    def roster(self) -> Roster:
+        """The clients in the pool."""
+        return self.pool.roster
+
+    def ask(self, query: Query[S], who: Array | None = None) -> S:
+        """Give the reply of the journal or, after its end, of the clients."""
+        reply: S = self._reply(lambda: self.pool.ask(query, who))
+        self.traffic.count(query, reply)
+        return reply
+
+    def ask_each(self, query: Each[R], who: Array) -> R:
+        """Give the replies of the journal or, after its end, of the anchors."""
+        replies: R = self._reply(lambda: self.pool.ask_each(query, who))
+        self.traffic.count(query, replies, speakers=len(who))
+        return replies
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Forget the run if it has ended, well or with an error that another try would repeat; else keep it."""
+        self._file.close()
+        if kind is None or issubclass(kind, MixfedError):
+            self.path.unlink(missing_ok=True)
+
+    def _reply(self, fresh: Callable[[], T]) -> T:
+        if self._next < len(self._old):
+            known: T = decode(self._old[self._next], _KINDS)
+            self._next += 1
+            return known
+        reply = fresh()
+        _write(self._file, encode(reply))
+        self._file.flush()
+        return reply
+
+
+def fingerprint(clients: Clients, *settings: object) -> str:
+    """Summarise data and settings, so that a change of either shows."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (clients.phi, clients.y, clients.offsets, clients.keys):
+        digest.update(np.ascontiguousarray(part).view(np.uint8).data)
+    digest.update(repr((clients.features, *settings)).encode())
+    return digest.hexdigest()
+
+
+def _write(file: Any, record: bytes) -> None:
+    file.write(_HEAD.pack(len(record), hashlib.blake2b(record, digest_size=16).digest()) + record)
+
+
+def _read(path: Path) -> list[bytes]:
+    """Read the whole records of a journal, up to the first that was cut off."""
+    content, records, place = path.read_bytes(), [], 0
+    while place + _HEAD.size <= len(content):
+        size, digest = _HEAD.unpack_from(content, place)
+        record = content[place + _HEAD.size : place + _HEAD.size + size]
+        if len(record) < size or hashlib.blake2b(record, digest_size=16).digest() != digest:
+            break
+        records.append(record)
+        place += _HEAD.size + size
+    return records

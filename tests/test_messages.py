@@ -1,0 +1,66 @@
+"""Messages survive their bytes exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from mixfed.messages import decode, encode
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inner:
+    values: np.ndarray
+    name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outer:
+    first: np.ndarray
+    inner: Inner
+    several: tuple[Inner, ...]
+    number: float
+    count: int
+    flag: bool
+
+
+KINDS = {"Inner": Inner, "Outer": Outer}
+some_arrays = st.one_of(
+    arrays(np.float64, array_shapes(min_dims=0, min_side=0)),
+    arrays(np.float32, array_shapes()),
+    arrays(np.int64, array_shapes(min_side=0)),
+    arrays(np.bool_, array_shapes()),
+)
+
+
+@given(some_arrays, some_arrays, some_arrays, st.floats(), st.integers(-(2**60), 2**60), st.booleans())
+def test_a_message_survives_its_bytes(first, second, third, number, count, flag):
+    message = Outer(first, Inner(second, "näme"), (Inner(third), Inner(second)), number, count, flag)
+    again = decode(encode(message), KINDS)
+    for value, expected in zip(flat(again), flat(message), strict=True):
+        if isinstance(expected, np.ndarray):
+            assert value.dtype == expected.dtype
+            assert value.shape == expected.shape
+            assert value.tobytes() == expected.tobytes()
+        else:
+            assert value == expected or (value != value and expected != expected)
+
+
+def flat(message):
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if dataclasses.is_dataclass(item):
+                yield from flat(item)
+            else:
+                yield item
+
+
+def test_unknown_kinds_are_refused():
+    with pytest.raises(KeyError):
+        decode(encode(Inner(np.zeros(1))), {})

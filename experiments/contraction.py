@@ -17,7 +17,7 @@ import numpy as np
 
 from mixfed import LocalPool, PaperSettings, fedx, simulate
 from mixfed.arrays import Floats
-from mixfed.exchange import Census, Refine
+from mixfed.exchange import Census, Peak, Refine
 from mixfed.simulation import Simulation
 from mixfed.theory import predict
 
@@ -58,7 +58,7 @@ def main() -> None:
     options = parser.parse_args()
     made = simulate(n_clients=3000, dim=10, n_clusters=3, noise=0.3, seed=options.seed)
     pool = LocalPool(made.clients)
-    census = pool.ask(Census())
+    census, peak = pool.ask(Census()), pool.ask(Peak()).peak
     print(f"{'update':>8} {'eta':>5} {'s':>3} {'gamma':>6} {'kappa':>6} {'rho':>6}", end=" ")
     print(f"{'measured':>9} {'predicted':>10} {'kappa = 1':>10}   (predictions up to constants)")
     for name, step, local_steps in UPDATES:
@@ -73,7 +73,7 @@ def main() -> None:
         reply = pool.ask(Refine(end.mixture, hard=True))
         theory = predict(
             sizes=census.sizes,
-            peak=census.peak,
+            peak=peak,
             kind_rows=reply.mass,
             theta=made.theta,
             noise=made.design.noise,

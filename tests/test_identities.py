@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 from conftest import client_rows, random_clients
 from mixfed import fedmd, fedx
 from mixfed.client import answer, memberships, own_models
-from mixfed.exchange import ApplyMoment, Census, FedAvg, FedProx, Mixture, Refine, Update
+from mixfed.exchange import ApplyMoment, Census, FedAvg, FedProx, Mixture, Peak, Refine, Update
 from mixfed.pool import LocalPool
 from mixfed.settings import PaperSettings
 from mixfed.theory import stability
@@ -117,6 +117,7 @@ def test_the_reply_of_a_site_is_the_sum_of_its_clients_replies(seed, sizes, dim,
     rng = np.random.default_rng([seed, 3])
     queries = [
         Census(),
+        Peak(),
         ApplyMoment(rng.standard_normal((2, dim)), rng.standard_normal((2, dim, 1)), data.draw(st.booleans())),
         Refine(random_mixture(seed, 3, dim), data.draw(st.booleans()), data.draw(updates)),
     ]

@@ -115,9 +115,9 @@ def test_trace_has_a_record_per_round_and_counts_exchanges(small):
     found = run(small, basis_rounds=8, refine_rounds=5)
     assert [record["phase"] for record in found.trace] == ["fedmd"] * 6 + ["fedx"] * 5
     exchanges = [record["exchanges"] for record in found.trace]
-    assert exchanges[0] == 1 + 8 + 1  # census, half-steps of the basis, anchors
+    assert exchanges[0] == 2 + 8 + 1  # census and peak, half-steps of the basis, anchors
     assert np.all(np.diff(exchanges[:6]) == 9)
-    assert found.traffic.exchanges == 1 + 6 * 9 + 1 + 5 + 1  # and the first and last look at the labels
+    assert found.traffic.exchanges == 2 + 6 * 9 + 1 + 5 + 1  # and the first and last look at the labels
     assert found.traffic.bytes_down > 0
 
 

@@ -24,6 +24,8 @@ from .exchange import (
     FedProx,
     Mixture,
     ModelSum,
+    Peak,
+    PeakSum,
     Refine,
 )
 from .losses import SQUARED, Loss
@@ -38,13 +40,19 @@ def answer(query: Any, clients: Clients, who: Array) -> Any:
 @answer.register
 def _census(query: Census, clients: Clients, who: Array) -> CensusSum:
     asked = _only(clients, who)
-    peaks = over_blocks(kernels.peak, kernels.blocks(asked.offsets), asked.phi, asked.offsets)
     return CensusSum(
         sizes=np.bincount(asked.rows).astype(np.int64),
-        peak=max(peaks),
         low=asked.phi.min(axis=0).astype(np.float64),
         high=asked.phi.max(axis=0).astype(np.float64),
+        total=asked.phi.sum(axis=0, dtype=np.float64),
+        target=float(asked.y.sum()),
     )
+
+
+@answer.register
+def _peak(query: Peak, clients: Clients, who: Array) -> PeakSum:
+    asked = _only(clients, who)
+    return PeakSum(max(over_blocks(kernels.peak, kernels.blocks(asked.offsets), asked.phi, asked.offsets)))
 
 
 @answer.register

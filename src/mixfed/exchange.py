@@ -44,16 +44,18 @@ class Each(Generic[R]):
 
 @dataclass(frozen=True, eq=False)
 class CensusSum:
-    """Who is there."""
+    """Who is there, and the range of what they hold."""
 
     sizes: Ints
     """(largest n_i + 1,): how many clients have that many rows."""
-    peak: float
-    """The largest |X_i|^2 / n_i of any client; of two replies, the larger."""
     low: Floats
     """(d,): the least value of each feature."""
     high: Floats
     """(d,): the largest value of each feature."""
+    total: Floats
+    """(d,): the sum of each feature."""
+    target: float
+    """The sum of the targets."""
 
     def __add__(self, other: CensusSum) -> CensusSum:
         longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
@@ -61,9 +63,10 @@ class CensusSum:
         sizes[: len(shorter)] += shorter
         return CensusSum(
             sizes,
-            max(self.peak, other.peak),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
+            self.total + other.total,
+            self.target + other.target,
         )
 
     @property
@@ -80,6 +83,21 @@ class CensusSum:
 @dataclass(frozen=True)
 class Census(Query[CensusSum]):
     """Count clients and rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeakSum:
+    """The largest |X_i|^2 / n_i of any client; of two replies, the larger."""
+
+    peak: float
+
+    def __add__(self, other: PeakSum) -> PeakSum:
+        return PeakSum(max(self.peak, other.peak))
+
+
+@dataclass(frozen=True)
+class Peak(Query[PeakSum]):
+    """Ask for the largest |X_i|^2 / n_i, which the paper's gamma is made of."""
 
 
 # ---------------------------------------------------------------- Phase 1

@@ -18,7 +18,7 @@ from . import fedmd, fedx
 from .arrays import Floats
 from .data import INTERCEPT
 from .errors import DataError, SettingsError
-from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Refine, Traffic
+from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine, Traffic
 from .losses import SQUARED, Loss
 from .model import Model
 from .pool import Pool
@@ -68,7 +68,7 @@ def fit_paper(
     run = _Run(pool, watch)
     with run.timing("census"):
         _check_clusters(n_clusters, len(pool.roster.rows))
-        census = pool.ask(Census())
+        census, peak = pool.ask(Census()), pool.ask(Peak()).peak
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
         start = _start(settings, features)
@@ -87,7 +87,7 @@ def fit_paper(
     with run.timing("describe"):
         # Weights and noise of the models as they are in the end; the rounds' own are one step behind.
         reply = pool.ask(Refine(state.mixture, settings.hard, loss=loss))
-        model = _model(state.mixture, reply, census, features, settings, seed, loss)
+        model = _model(state.mixture, reply, census, peak, features, settings, seed, loss)
     return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
 
 
@@ -127,6 +127,7 @@ def _model(
     mixture: Mixture,
     reply: ModelSum,
     census: CensusSum,
+    peak: float,
     features: tuple[str, ...],
     settings: PaperSettings,
     seed: int,
@@ -141,23 +142,23 @@ def _model(
         loss=loss.name,
         recipe="paper",
         seed=seed,
-        warnings=tuple(_warnings(reply, census, settings)),
+        warnings=tuple(_warnings(reply, peak, settings)),
         details={
             "settings": dataclasses.asdict(settings),
             "kind_rows": reply.mass[order].tolist(),
             "sizes": [[int(n), int(census.sizes[n])] for n in np.flatnonzero(census.sizes)],
-            "peak": census.peak,
+            "peak": peak,
         },
     )
 
 
-def _warnings(reply: ModelSum, census: CensusSum, settings: PaperSettings) -> list[str]:
+def _warnings(reply: ModelSum, peak: float, settings: PaperSettings) -> list[str]:
     found = []
-    gamma = settings.step * census.peak
+    gamma = settings.step * peak
     if isinstance(settings.local_update, FedAvg) and gamma >= 1:
         found.append(
             f"gamma = step * max |phi_i|^2 / n_i = {gamma:.3g} is not below 1, so the theorems do not apply and local "
-            f"steps may overshoot: take step below {1 / census.peak:.3g}"
+            f"steps may overshoot: take step below {1 / peak:.3g}"
         )
     empty = int(np.sum(reply.mass == 0))
     if empty:

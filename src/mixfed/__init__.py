@@ -6,34 +6,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .auto import fit_auto
     from .data import Clients
     from .errors import DataError, MixfedError, SettingsError
-    from .fit import Fit, fit_paper
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
+    from .paper import fit_paper
     from .pool import LocalPool
-    from .settings import PaperSettings
+    from .run import Fit
+    from .settings import AutoSettings, PaperSettings
     from .simulation import simulate
 
 __version__ = "0.1.0"
 
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {
+    "AutoSettings": "settings",
     "Clients": "data",
     "DataError": "errors",
-    "Fit": "fit",
+    "Fit": "run",
     "LocalPool": "pool",
     "MixfedError": "errors",
     "Model": "model",
     "PaperSettings": "settings",
     "SettingsError": "errors",
     "bottleneck_distance": "metrics",
-    "fit_paper": "fit",
+    "fit_auto": "auto",
+    "fit_paper": "paper",
     "label_agreement": "metrics",
     "simulate": "simulation",
 }
 
 __all__ = [
+    "AutoSettings",
     "Clients",
     "DataError",
     "Fit",
@@ -44,6 +49,7 @@ __all__ = [
     "SettingsError",
     "__version__",
     "bottleneck_distance",
+    "fit_auto",
     "fit_paper",
     "label_agreement",
     "simulate",

@@ -18,8 +18,8 @@ from . import __version__
 from .errors import MixfedError, SettingsError
 
 if TYPE_CHECKING:
-    from .fit import Fit
     from .model import Assignment, Model
+    from .run import Fit
     from .simulation import Simulation
 
 JOURNAL = "journal.bin"
@@ -176,9 +176,9 @@ def fit(
 
     from . import screen
     from .data import Clients
-    from .fit import fit_paper
     from .journal import JournalPool, fingerprint
     from .losses import loss_named
+    from .paper import fit_paper
     from .pool import LocalPool
     from .settings import read_config
     from .tables import write_parquet

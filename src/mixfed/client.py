@@ -27,6 +27,7 @@ from .exchange import (
     Peak,
     PeakSum,
     Refine,
+    Update,
 )
 from .losses import SQUARED, Loss
 
@@ -82,7 +83,7 @@ def _refine(query: Refine, clients: Clients, who: Array) -> ModelSum:
         *_mixture_arguments(query.mixture),
         query.hard,
         query.loss.code,
-        *_update_arguments(query),
+        *update_arguments(query.update),
     )
     shift, mass, count, loss, likelihood = (sum(parts) for parts in zip(*sums, strict=True))
     return ModelSum(shift, asked.n_rows, mass, count, loss, likelihood)
@@ -145,7 +146,7 @@ def own_models(query: Refine, clients: Clients) -> Floats:
     """Give every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
     membership = memberships(query.mixture, clients, query.hard, query.loss)
     blocks = kernels.blocks(clients.offsets)
-    arguments = (*_packed(clients), query.mixture.theta, membership, query.loss.code, *_update_arguments(query))
+    arguments = (*_packed(clients), query.mixture.theta, membership, query.loss.code, *update_arguments(query.update))
     return np.concatenate(over_blocks(kernels.own_models, blocks, *arguments))
 
 
@@ -168,11 +169,12 @@ def _mixture_arguments(mixture: Mixture) -> tuple[Floats, Floats, Floats]:
     return np.ascontiguousarray(mixture.theta), log_weights, mixture.noise
 
 
-def _update_arguments(query: Refine) -> tuple[int, float, int]:
-    if query.update is None:
+def update_arguments(update: Update | None) -> tuple[int, float, int]:
+    """Give the kernels' code, step and number of local steps of an update; without one nothing moves."""
+    if update is None:
         return kernels.FEDAVG, 0.0, 0
-    kind = kernels.FEDPROX if isinstance(query.update, FedProx) else kernels.FEDAVG
-    return kind, float(query.update.step), query.update.local_steps
+    kind = kernels.FEDPROX if isinstance(update, FedProx) else kernels.FEDAVG
+    return kind, float(update.step), update.local_steps
 
 
 def _only(clients: Clients, who: Array) -> Clients:

@@ -251,6 +251,26 @@ class Refine(Query[ModelSum]):
     loss: Loss = SQUARED
 
 
+# ---------------------------------------------------------------- several at once
+
+
+@dataclass(frozen=True, eq=False)
+class Replies:
+    """The replies to several queries that shared one exchange."""
+
+    parts: tuple[Any, ...]
+
+    def __add__(self, other: Replies) -> Replies:
+        return Replies(tuple(a + b for a, b in zip(self.parts, other.parts, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Together(Query[Replies]):
+    """Ask several queries in one exchange."""
+
+    parts: tuple[Query[Any], ...]
+
+
 # ---------------------------------------------------------------- traffic
 
 
@@ -260,6 +280,8 @@ def payload(message: Any) -> int:
         return sum(payload(getattr(message, field.name)) for field in dataclasses.fields(message))
     if isinstance(message, np.ndarray):
         return message.nbytes
+    if isinstance(message, tuple):
+        return sum(map(payload, message))
     return 8 if isinstance(message, bool | int | float) else 0
 
 

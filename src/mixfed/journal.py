@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from . import exchange
+from . import candidates, exchange
 from .arrays import Array
 from .data import Clients
 from .errors import MixfedError, SettingsError
@@ -28,7 +28,7 @@ from .messages import decode, encode
 from .pool import Pool, Roster
 
 _HEAD = struct.Struct("<Q16s")
-_KINDS = {name: kind for name, kind in vars(exchange).items() if isinstance(kind, type)}
+_KINDS = {name: kind for home in (exchange, candidates) for name, kind in vars(home).items() if isinstance(kind, type)}
 T = TypeVar("T")
 
 

@@ -85,6 +85,10 @@ class Model:
     loss: str
     recipe: str
     seed: int
+    coef_error: Floats | None = None
+    """(k, d): standard errors of the coefficients, if the recipe gives them."""
+    intercept_error: Floats | None = None
+    """(k,)"""
     client_column: str | None = None
     """The columns of the table that the fit read, so that other tables can be read alike."""
     target_column: str | None = None
@@ -93,8 +97,10 @@ class Model:
     """What else the recipe says of the fit: settings, rows of each kind, census."""
 
     @classmethod
-    def from_mixture(cls, mixture: Mixture, features: tuple[str, ...], **rest: Any) -> Model:
-        """Make a model of theta (k, d), the intercept, if any, being the last feature."""
+    def from_mixture(
+        cls, mixture: Mixture, features: tuple[str, ...], errors: Floats | None = None, **rest: Any
+    ) -> Model:
+        """Make a model of theta (k, d) and its standard errors, the intercept, if any, being the last feature."""
         has_intercept = features[-1:] == (INTERCEPT,)
         split = len(features) - has_intercept
         return cls(
@@ -104,6 +110,8 @@ class Model:
             weights=mixture.weights,
             noise=mixture.noise,
             has_intercept=has_intercept,
+            coef_error=None if errors is None else errors[:, :split],
+            intercept_error=errors[:, split] if errors is not None and has_intercept else None,
             **rest,
         )
 
@@ -166,8 +174,9 @@ class Model:
             raise DataError(f"{path}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
         try:
             content.pop("n_clusters")
-            for name in ("coef", "intercept", "weights", "noise"):
-                content[name] = np.array(content[name], dtype=np.float64)
+            for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error"):
+                if content[name] is not None:
+                    content[name] = np.array(content[name], dtype=np.float64)
             for name in ("features", "warnings"):
                 content[name] = tuple(content[name])
             return cls(**content)

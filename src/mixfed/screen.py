@@ -10,9 +10,9 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from .fit import Fit, Watcher
-from .fit import Progress as Event
 from .model import Model
+from .run import Fit, Watcher
+from .run import Progress as Event
 from .theory import Theory
 
 _PHASES = {"fedmd": "Phase 1, moment descent", "fedx": "Phase 2, refinement"}

@@ -1,4 +1,4 @@
-"""Settings of the paper's recipe: frozen, checked once, with every default in this place."""
+"""Settings of the recipes: frozen, checked once, with every default in this place."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from .exchange import FedAvg, FedProx, Update
 
 UpdateName = Literal["fedavg", "fedprox"]
 MembershipName = Literal["hard", "soft"]
+AutoUpdateName = Literal["exact", "fedavg", "fedprox"]
+NoiseName = Literal["own", "shared"]
 
 
 @dataclass(frozen=True)
@@ -97,43 +99,111 @@ class PaperSettings:
         )
 
 
-def read_config(path: Path) -> PaperSettings:
-    """Read the table ``[paper]`` of a TOML file."""
+@dataclass(frozen=True)
+class AutoSettings:
+    """What can be chosen in the tuning-free recipe; nothing has to be."""
+
+    noise: NoiseName = "own"
+    """Each kind has its own noise, or all share one."""
+    membership: MembershipName = "soft"
+    """Posterior weights, or hard labels (which bias the models when clients have few rows)."""
+    update: AutoUpdateName = "exact"
+    """Exact models from summed normal equations, or local updates by FedAvg or FedProx."""
+    step: float | None = None
+    """Step of a local update, in standard units; FedAvg needs one, FedProx takes 1 by default."""
+    local_steps: int = 5
+    """Local gradient steps a round; FedAvg only."""
+    refine_rounds: int = 500
+    """Rounds of local updates, at most."""
+    max_clusters: int = 12
+    """The largest number of kinds tried when it is to be found."""
+    start: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
+    """A model, or a model for each kind, to try besides our own; it can only raise the likelihood."""
+
+    def __post_init__(self) -> None:
+        _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
+        _require(self, "membership", lambda value: value in get_args(MembershipName), "'hard' or 'soft'")
+        _require(self, "update", lambda value: value in get_args(AutoUpdateName), "'exact', 'fedavg' or 'fedprox'")
+        _require(self, "step", lambda value: value is None or (math.isfinite(value) and value > 0), "a number above 0")
+        for name in ("local_steps", "refine_rounds", "max_clusters"):
+            _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
+        if self.update == "fedavg" and self.step is None:
+            raise SettingsError("update = 'fedavg' needs a step: give one, or use 'exact' or 'fedprox'")
+
+    @property
+    def hard(self) -> bool:
+        """Whether labels are hard."""
+        return self.membership == "hard"
+
+    @property
+    def shared_noise(self) -> bool:
+        """Whether all kinds have the same noise."""
+        return self.noise == "shared"
+
+    @property
+    def local_update(self) -> Update | None:
+        """The local update; None if models are exact."""
+        if self.update == "exact":
+            return None
+        if self.update == "fedprox":
+            return FedProx(self.step or 1.0)
+        assert self.step is not None
+        return FedAvg(self.step, self.local_steps)
+
+
+def read_config(path: Path, name: Literal["paper", "auto"]) -> Any:
+    """Read the table ``[paper]`` or ``[auto]`` of a TOML file, as `PaperSettings` or `AutoSettings`."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.name}: not valid TOML ({error})") from error
-    _check_keys(content, ["paper"], f"{path.name}: unknown table or key")
-    table = content.get("paper", {})
+    _check_keys(content, ["paper", "auto"], f"{path.name}: unknown table or key")
+    table = content.get(name, {})
     if not isinstance(table, dict):
-        raise SettingsError(f"{path.name}: [paper] must be a table")
+        raise SettingsError(f"{path.name}: [{name}] must be a table")
     try:
-        return paper_settings(table)
+        return paper_settings(table) if name == "paper" else auto_settings(table)
     except SettingsError as error:
-        raise SettingsError(f"{path.name}: [paper] {error}") from error
+        raise SettingsError(f"{path.name}: [{name}] {error}") from error
 
 
 def paper_settings(table: dict[str, Any]) -> PaperSettings:
-    """Make settings from a plain table; unknown keys and wrong types are errors."""
-    fields = {field.name: field for field in dataclasses.fields(PaperSettings)}
-    _check_keys(table, list(fields), "unknown key")
+    """Make settings of the paper's recipe from a plain table; unknown keys and wrong types are errors."""
+    _check_table(table, PaperSettings)
     if "separation" not in table:
         raise SettingsError("separation is missing: give the least distance between two true models")
+    start = table.get("start")
+    if start is not None and not _numbers(start):
+        raise SettingsError(f"start = {start!r} must be a list of numbers, one per feature")
+    return PaperSettings(**table)
+
+
+def auto_settings(table: dict[str, Any]) -> AutoSettings:
+    """Make settings of the tuning-free recipe from a plain table; unknown keys and wrong types are errors."""
+    _check_table(table, AutoSettings)
+    start = table.get("start")
+    if start is not None and not (_numbers(start) or (isinstance(start, list) and all(map(_numbers, start)))):
+        raise SettingsError(f"start = {start!r} must be a list of numbers, or one such list for each kind")
+    return AutoSettings(**table)
+
+
+def _check_table(table: dict[str, Any], kind: type[PaperSettings] | type[AutoSettings]) -> None:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    _check_keys(table, list(fields), "unknown key")
     for name, value in table.items():
         wanted = str(fields[name].type)
         if wanted.startswith("int") and (isinstance(value, bool) or not isinstance(value, int)):
             raise SettingsError(f"{name} = {value!r} must be a whole number")
-        if wanted == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if wanted.startswith("float") and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise SettingsError(f"{name} = {value!r} must be a number")
-    start = table.get("start")
-    if start is not None and not (
-        isinstance(start, list | tuple)
-        and all(isinstance(number, int | float) and math.isfinite(number) for number in start)
-    ):
-        raise SettingsError(f"start = {start!r} must be a list of numbers, one per feature")
-    return PaperSettings(**table)
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(
+        isinstance(number, int | float) and math.isfinite(number) for number in values
+    )
 
 
 def _check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
@@ -144,7 +214,7 @@ def _check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None
             raise SettingsError(f"{complaint} '{key}'; {hint}")
 
 
-def _require(settings: PaperSettings, name: str, holds: Any, wanted: str) -> None:
+def _require(settings: PaperSettings | AutoSettings, name: str, holds: Any, wanted: str) -> None:
     value = getattr(settings, name)
     if not holds(value):
         raise SettingsError(f"{name} = {value!r} must be {wanted}")

@@ -1,16 +1,11 @@
-"""Recipes: from a pool of clients to a model.
+"""The paper's recipe: Phase 1, then Phase 2, then a model.
 
-`fit_paper` runs the paper's two phases one after the other. Each round is a pure step from state to state; this
-module owns the loop around them: progress, trace, and the model in the end.
+Each round is a pure step from state to state (`fedmd`, `fedx`); this module owns the loop around them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,37 +13,12 @@ from . import fedmd, fedx
 from .arrays import Floats
 from .data import INTERCEPT
 from .errors import DataError, SettingsError
-from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine, Traffic
+from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
 from .losses import SQUARED, Loss
 from .model import Model
 from .pool import Pool
+from .run import Fit, Run, Watcher, check_clusters
 from .settings import PaperSettings
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One round has ended."""
-
-    phase: str
-    round: int
-    rounds: int
-    info: Any
-
-
-Watcher = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """A model and how it came about."""
-
-    model: Model
-    trace: list[dict[str, Any]]
-    """One record per round."""
-    traffic: Traffic
-    seconds: dict[str, float]
-    """Time spent in each phase since the run was started or resumed."""
-    stop: str
 
 
 def fit_paper(
@@ -65,9 +35,9 @@ def fit_paper(
 
     ``features`` names the pool's features.
     """
-    run = _Run(pool, watch)
+    run = Run(pool, watch)
     with run.timing("census"):
-        _check_clusters(n_clusters, len(pool.roster.rows))
+        check_clusters(n_clusters, len(pool.roster.rows))
         census, peak = pool.ask(Census()), pool.ask(Peak()).peak
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
@@ -89,38 +59,6 @@ def fit_paper(
         reply = pool.ask(Refine(state.mixture, settings.hard, loss=loss))
         model = _model(state.mixture, reply, census, peak, features, settings, seed, loss)
     return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
-
-
-class _Run:
-    """What surrounds the steps: clock, trace, and whoever watches."""
-
-    def __init__(self, pool: Pool, watch: Watcher | None) -> None:
-        self.pool = pool
-        self.watch = watch
-        self.trace: list[dict[str, Any]] = []
-        self.seconds: dict[str, float] = {}
-
-    def timing(self, phase: str) -> _Timing:
-        """Time a phase."""
-        return _Timing(self.seconds, phase)
-
-    def report(self, phase: str, round_: int, rounds: int, info: Any) -> None:
-        """End a round: record it, and tell whoever watches."""
-        traffic = dataclasses.asdict(self.pool.traffic)
-        self.trace.append({"phase": phase, "round": round_, **traffic, **dataclasses.asdict(info)})
-        if self.watch is not None:
-            self.watch(Progress(phase, round_, rounds, info))
-
-
-class _Timing:
-    def __init__(self, seconds: dict[str, float], phase: str) -> None:
-        self.seconds, self.phase = seconds, phase
-
-    def __enter__(self) -> None:
-        self.begun = time.perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self.seconds[self.phase] = time.perf_counter() - self.begun
 
 
 def _model(
@@ -177,13 +115,6 @@ def _start(settings: PaperSettings, features: tuple[str, ...]) -> Floats:
             raise SettingsError(f"start has {given} numbers, the model has {counts} features")
         start[:given] = settings.start
     return start
-
-
-def _check_clusters(n_clusters: int, n_clients: int) -> None:
-    if n_clusters < 1:
-        raise SettingsError(f"n_clusters = {n_clusters} must be 1 or more")
-    if n_clusters > n_clients:
-        raise SettingsError(f"n_clusters = {n_clusters} is more than the {n_clients} clients there are")
 
 
 def _check_columns(census: CensusSum, features: tuple[str, ...]) -> None:

@@ -1,0 +1,245 @@
+"""The anchors' problem: a mixture in a few dimensions, solved on the server from many starts.
+
+Each anchor has sent its normal equations in the basis once; they are all that its likelihood depends on. So any
+number of starts costs no exchange. What comes out are a few candidates that are worth asking all clients about.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .answers import posterior
+from .arrays import Floats
+from .candidates import Candidates, ExpectSum, Statistics
+from .mixtures import distinct, maximise, values
+
+STARTS = 30
+"""Starts seeded from anchors' own fits; a third as many more start from random memberships."""
+AGREE = 8
+"""If so many starts end in the best place, nothing is looked for around it."""
+MOVES = 24
+"""Variants tried in each look around the best."""
+_RIDGE = 0.3
+"""Of an anchor's own fit, in rows: most have fewer rows than the basis has columns."""
+
+
+class Anchors:
+    """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
+
+    def __init__(self, statistics: Statistics, weight: Floats, shared_noise: bool) -> None:
+        self.rows, self.weight, self.shared_noise = statistics.rows, weight, shared_noise
+        self.dim = statistics.cross.shape[1]
+        upper = np.triu_indices(self.dim)
+        self._upper = upper
+        packed = statistics.gram[:, upper[0], upper[1]]
+        # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
+        self._table = np.column_stack([self.rows, statistics.square, statistics.cross, packed])
+        own = statistics.gram + _RIDGE * np.eye(self.dim)
+        self.fits: Floats = np.linalg.solve(own, statistics.cross[..., None])[..., 0].astype(np.float64)
+        """(a, r): each anchor's own fit."""
+        self.least: Floats = np.maximum(np.sum(self._table * self._features(self.fits), axis=1), 0.0)
+        """(a,): what that fit leaves."""
+
+    def weighted(self, weight: Floats) -> Anchors:
+        """Count the same anchors otherwise."""
+        other = object.__new__(Anchors)
+        other.__dict__.update(self.__dict__, weight=weight)
+        return other
+
+    def losses(self, theta: Floats) -> Floats:
+        """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
+        return np.asarray(np.maximum(self._table @ self._features(theta).T, 0.0))
+
+    def memberships(self, candidates: Candidates) -> tuple[Floats, Floats]:
+        """Give log likelihoods (a, C) and memberships (a, C, k)."""
+        count, k, dim = candidates.theta.shape
+        losses = self.losses(candidates.theta.reshape(count * k, dim)).reshape(-1, count, k)
+        membership, likelihood = np.empty_like(losses), np.empty(losses.shape[:2])
+        posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, likelihood)
+        return likelihood, membership
+
+    def expect(self, candidates: Candidates) -> ExpectSum:
+        """Give the sums that an exchange with these anchors would give."""
+        likelihood, membership = self.memberships(candidates)
+        return self.sums(self.weight @ likelihood, membership)
+
+    def sums(self, likelihood: Floats, membership: Floats) -> ExpectSum:
+        """Sum the normal equations weighted by memberships (a, C, k)."""
+        _, count, k = membership.shape
+        weighted = membership * self.weight[:, None, None]
+        table = (weighted.reshape(-1, count * k).T @ self._table).reshape(count, k, -1)
+        gram = np.empty((count, k, self.dim, self.dim))
+        gram[..., self._upper[0], self._upper[1]] = table[..., 2 + self.dim :]
+        gram[..., self._upper[1], self._upper[0]] = table[..., 2 + self.dim :]
+        return ExpectSum(
+            likelihood=likelihood,
+            clients=weighted.sum(axis=0),
+            rows=table[..., 0],
+            square=table[..., 1],
+            cross=table[..., 2 : 2 + self.dim],
+            gram=gram,
+            overlap=np.einsum("acj,acl->cjl", weighted, membership),
+            missing=np.empty((0, 0, 0)),
+        )
+
+    def climb(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
+        """Take EM steps on all candidates at once; stop early when none gains more than the tolerance."""
+        last = np.full(len(candidates), -np.inf)
+        for _ in range(steps):
+            reply = self.expect(candidates)
+            value = values(candidates, reply)
+            if tolerance and np.all(value - last < tolerance):
+                break
+            candidates, last = maximise(reply, self.shared_noise), value
+        return candidates, last
+
+    def _features(self, theta: Floats) -> Floats:
+        """Write |y - z theta|^2 as a product with an anchor's row of the table. theta (l, r) -> (l, columns)."""
+        twice = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
+        products = theta[:, self._upper[0]] * theta[:, self._upper[1]] * twice
+        return np.column_stack([np.zeros(len(theta)), np.ones(len(theta)), -2.0 * theta, products])
+
+
+def search(anchors: Anchors, k: int, rng: np.random.Generator, starts: int, keep: int) -> Candidates:
+    """Find the best few mixtures of k models for the anchors, best first."""
+    if k == 1:
+        return maximise(anchors.expect(_levelled(anchors, np.zeros((1, 1, anchors.dim)))), anchors.shared_noise)
+    seeds = Candidates.stack(
+        [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
+    )
+    candidates, value = anchors.climb(seeds, 25)
+    agree = np.sum(value > value.max() - 1.0)
+    candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
+    if agree < AGREE:
+        candidates, value = _look_around(anchors, candidates, value, rng)
+    return candidates.pick(distinct(candidates, value, 0.05)[:keep])
+
+
+def variants(anchors: Anchors, mixture: Candidates, rng: np.random.Generator, count: int) -> Candidates:
+    """Make variants of one mixture: two kinds become one, and a kind begins anew at an anchor that fits badly."""
+    membership = anchors.memberships(mixture)[1][:, 0] * anchors.weight[:, None]
+    k = membership.shape[1]
+    losses = anchors.losses(mixture.theta[0])
+    clients = membership.sum(axis=0)
+    merges = _merges(membership.T @ membership, clients, max(3, k // 2))
+    made = []
+    for _ in range(count):
+        into, gone = merges[rng.integers(len(merges))]
+        where = rng.integers(k)
+        where = (where + 1) % k if where == gone else where
+        theta, log_variance, log_weight = _without(mixture, clients, into, gone)
+        misfit = membership[:, where] * np.maximum(losses[:, where] - anchors.least, 0.0) + 1e-12
+        theta[gone] = anchors.fits[rng.choice(len(misfit), p=misfit / misfit.sum())]
+        log_variance[gone] = log_variance[where]
+        log_weight[where] -= np.log(2.0)
+        log_weight[gone] = log_weight[where]
+        made.append(_single(theta, log_variance, log_weight))
+    return Candidates.stack(made)
+
+
+def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -> list[Candidates]:
+    """Make variants of one mixture: two kinds become one, and a kind is split where its clients differ most.
+
+    reply: the sums at the mixture. moments (k, d, d): the pair moments at each kind's own model; their leading
+    eigenvector, freed of the features' second moment, is the direction in which the kind's clients differ.
+    """
+    k, dim = mixture.theta[0].shape
+    ways = []
+    for j in range(k):
+        rows = max(reply.rows[0, j], 1.0)
+        free = np.linalg.inv(reply.gram[0, j] / rows + 1e-6 * np.eye(dim))
+        spread, axes = np.linalg.eigh(free @ (moments[j] / rows) @ free)
+        for place in range(-1, -1 - min(2, dim), -1):
+            if spread[place] > 0:
+                gain = rows * spread[place] * np.exp(-mixture.log_variance[0, j])
+                ways.append((gain, j, np.sqrt(spread[place]) * axes[:, place]))
+    ways.sort(key=lambda way: -way[0])
+    clients = reply.clients[0]
+    merges = _merges(reply.overlap[0], clients, max(2, k // 2))
+    made: list[Candidates] = []
+    for _, where, half in ways[:k]:
+        for into, gone in merges:
+            if where == gone or len(made) == count:
+                continue
+            theta, log_variance, log_weight = _without(mixture, clients, into, gone)
+            theta[gone], theta[where] = theta[where] + half, theta[where] - half
+            log_variance[gone] = log_variance[where]
+            log_weight[where] -= np.log(2.0)
+            log_weight[gone] = log_weight[where]
+            made.append(_single(theta, log_variance, log_weight))
+    return made
+
+
+def _look_around(
+    anchors: Anchors, candidates: Candidates, value: Floats, rng: np.random.Generator
+) -> tuple[Candidates, Floats]:
+    """Try variants of the best until they bring nothing new."""
+    for look in range(4):
+        best = value.max()
+        leaders = distinct(candidates, value, 0.05)[: 2 if look == 0 else 1]
+        made = [variants(anchors, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]
+        fresh, fresh_value = anchors.climb(Candidates.stack(made), 12)
+        fresh, fresh_value = anchors.climb(fresh.pick(distinct(fresh, fresh_value, 0.05)[:6]), 30, 1e-3)
+        candidates = Candidates.stack([candidates, fresh])
+        value = np.concatenate([value, fresh_value])
+        if look >= 1 and value.max() < best + 0.01:
+            break
+    return candidates, value
+
+
+def _spread_seeds(anchors: Anchors, k: int, starts: int, rng: np.random.Generator) -> Floats:
+    """Choose anchors whose own fits are far from those chosen before (greedy k-means++). -> (starts, k, r)."""
+    count = len(anchors.rows)
+    each = np.arange(starts)
+    first = rng.choice(count, size=starts, p=anchors.rows / anchors.rows.sum())
+    theta = anchors.fits[first][:, None]
+    best = anchors.losses(theta[:, 0])
+    for _ in range(1, k):
+        excess = np.maximum(best - anchors.least[:, None], 0.0) + 1e-12
+        tries = np.array([rng.choice(count, size=3, p=chance / chance.sum()) for chance in excess.T])
+        losses = anchors.losses(anchors.fits[tries.ravel()]).reshape(count, starts, 3)
+        winner = np.minimum(losses, best[:, :, None]).sum(axis=0).argmin(axis=1)
+        best = np.minimum(best, losses[:, each, winner])
+        theta = np.concatenate([theta, anchors.fits[tries[each, winner]][:, None]], axis=1)
+    return theta
+
+
+def _random_starts(anchors: Anchors, k: int, starts: int, rng: np.random.Generator) -> Candidates:
+    """Start near the pooled fit, from random memberships."""
+    membership = rng.dirichlet(np.full(k, 0.3), size=(len(anchors.rows), max(starts, 4)))
+    return maximise(anchors.sums(np.zeros(membership.shape[1]), membership), anchors.shared_noise)
+
+
+def _levelled(anchors: Anchors, theta: Floats) -> Candidates:
+    """Give models (C, k, r) equal weights and the noise that is left when every anchor takes its best."""
+    count, k, dim = theta.shape
+    losses = anchors.losses(theta.reshape(count * k, dim)).reshape(-1, count, k).min(axis=2).sum(axis=0)
+    log_variance = np.log((losses + 1.0) / (anchors.rows.sum() + 1.0))
+    return Candidates(theta, np.repeat(log_variance[:, None], k, axis=1), np.full((count, k), -np.log(k)))
+
+
+def _merges(overlap: Floats, clients: Floats, count: int) -> list[tuple[int | None, int]]:
+    """Say which kind to give up: those that share most clients with another (into, gone), and the smallest (None)."""
+    size = np.sqrt(np.maximum(np.diag(overlap), 1e-300))
+    alike = overlap / np.outer(size, size)
+    pairs = sorted(zip(*np.triu_indices(len(clients), 1), strict=True), key=lambda pair: -alike[pair])
+    both = [(int(a), int(b)) for a, b in pairs[:count]]
+    return [*both, *((b, a) for a, b in both), (None, int(np.argmin(clients)))]
+
+
+def _without(mixture: Candidates, clients: Floats, into: int | None, gone: int) -> tuple[Floats, Floats, Floats]:
+    """Give theta, log variance and log weight after a kind has gone into another (or into none)."""
+    theta, log_variance, log_weight = (
+        part[0].copy() for part in (mixture.theta, mixture.log_variance, mixture.log_weight)
+    )
+    if into is not None:
+        share = np.maximum(clients[[into, gone]], 1e-12) / np.maximum(clients[[into, gone]], 1e-12).sum()
+        theta[into] = share @ theta[[into, gone]]
+        log_variance[into] = logsumexp(log_variance[[into, gone]], b=share)
+        log_weight[into] = logsumexp(log_weight[[into, gone]])
+    return theta, log_variance, log_weight
+
+
+def _single(theta: Floats, log_variance: Floats, log_weight: Floats) -> Candidates:
+    return Candidates(theta[None], log_variance[None], (log_weight - logsumexp(log_weight))[None])

@@ -1,0 +1,236 @@
+"""The tuning-free recipe: a survey, candidates from the anchors, refinement on all clients, k from the data.
+
+    survey (4 exchanges) -> for each k: propose -> refine -> BIC -> for the best k: refine, look again -> Model
+
+The result is the maximum of the likelihood, so it depends neither on a start nor on the units of the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import draws
+from .arrays import Floats
+from .candidates import Candidates, ExpectSum, Frame
+from .coarse import Ground, propose, survey
+from .data import INTERCEPT
+from .doubts import doubts
+from .errors import SettingsError
+from .exchange import Mixture
+from .frame import covariance_to_user, from_user, to_user
+from .mixtures import covariance
+from .model import Model
+from .pool import Pool
+from .refine import Conversation, Refined, converse, look_again, refine, refine_hard, refine_locally
+from .run import Fit, Run, Watcher, check_clusters
+from .settings import AutoSettings
+
+_FIRST_LOOK = 4
+"""Numbers of kinds tried at once to begin with; then two more at a time while the curve still rises."""
+_PATIENCE = 2
+"""So many numbers of kinds beyond the best must be worse before the search ends."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What people look at."""
+
+    likelihood: float | None
+    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
+    candidates: int
+    """Candidates asked about."""
+    movement: float = 0.0
+
+
+def fit_auto(
+    pool: Pool,
+    features: tuple[str, ...],
+    n_clusters: int | None = None,
+    settings: AutoSettings | None = None,
+    *,
+    seed: int = 0,
+    watch: Watcher | None = None,
+) -> Fit:
+    """Fit without anything to tune; ``n_clusters=None`` finds the number of kinds.
+
+    ``features`` names the pool's features.
+    """
+    settings = settings or AutoSettings()
+    n_clients = len(pool.roster.rows)
+    if n_clusters is not None:
+        check_clusters(n_clusters, n_clients)
+    most = n_clusters or min(settings.max_clusters, n_clients)
+    run = Run(pool, watch)
+    start = _start(settings, features)
+    with run.timing("survey"):
+        ground = _survey(run, features[-1] == INTERCEPT, most, start, settings.shared_noise, seed)
+    search = _Search(run, ground, settings, seed)
+    with run.timing("kinds"):
+        if n_clusters is None:
+            search.choose(most)
+        k = n_clusters or search.best()
+    with run.timing("refine"):
+        found = search.finish(k, start)
+    model = _model(found, ground, search, features, settings, seed)
+    return Fit(model, run.trace, pool.traffic, run.seconds, "the likelihood is at its maximum")
+
+
+class _Search:
+    """The refinements of one fit, for all numbers of kinds."""
+
+    def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
+        self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
+        self.scanned: dict[int, Refined] = {}
+
+    def choose(self, most: int) -> None:
+        """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
+        tried = 0
+        while tried < most:
+            ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
+            results = self._converse("kinds", [self._quick(k) for k in ks])
+            self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
+            tried = ks[-1]
+            if tried - self.best() >= _PATIENCE:
+                break
+
+    def best(self) -> int:
+        """Give the number of kinds with the best BIC."""
+        return max(self.scanned, key=lambda k: self.bic(self.scanned[k]))
+
+    def bic(self, found: Refined) -> float:
+        """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
+        _, k, dim = found.mixture.theta.shape
+        free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
+        return float(2.0 * found.value - free * np.log(self.ground.census.n_rows))
+
+    def finish(self, k: int, start: Floats | None) -> Refined:
+        """Refine k kinds to the maximum and look around it."""
+        frame, settings, shared = self.ground.frame, self.settings, self.settings.shared_noise
+        candidates = [propose(self.ground, k, seed=self.seed, quick=False)]
+        if k in self.scanned:
+            candidates.append(self.scanned[k].mixture)
+        if start is not None and start.ndim == 2:
+            candidates.append(_levelled(frame, start, k))
+        batch = Candidates.stack(candidates)
+        if settings.hard and settings.update == "exact":
+            return self._one("refine", refine_hard(frame, batch, shared))
+        found = self._one("refine", refine(frame, batch, shared))
+        if settings.local_update is not None:
+            # From where a federation that sends no d x d sums could be after a coarse phase: two digits are enough.
+            rounded = _rounded(found.mixture)
+            local = refine_locally(frame, rounded, settings.local_update, settings.refine_rounds, shared, settings.hard)
+            return self._one("local updates", local)
+        if k > 1:
+            rng = draws.generator(self.seed, "second look", k)
+            keep = int(np.clip(40_000 / (k * frame.dim**2), 4, 16))
+            found = self._one("second look", look_again(self.ground, found, rng, keep, shared))
+        return found
+
+    def likelihood(self, found: Refined) -> float:
+        """Log likelihood in the target's units."""
+        return float(found.likelihood - self.ground.census.n_rows * np.log(self.ground.frame.scale))
+
+    def _quick(self, k: int) -> Conversation:
+        candidates = propose(self.ground, k, seed=self.seed, quick=True)
+        return refine(self.ground.frame, candidates, self.settings.shared_noise, tolerance=0.05)
+
+    def _one(self, phase: str, conversation: Conversation) -> Refined:
+        result: Refined = self._converse(phase, [conversation])[0]
+        return result
+
+    def _converse(self, phase: str, conversations: list[Conversation]) -> list[Any]:
+        round_ = 0
+        shift = self.ground.census.n_rows * np.log(self.ground.frame.scale)
+
+        def report(replies: tuple[Any, ...]) -> None:
+            nonlocal round_
+            round_ += 1
+            asked = [reply.likelihood for reply in replies if isinstance(reply, ExpectSum)]
+            best = float(max(values.max() for values in asked) - shift) if asked else None
+            self.run.report(phase, round_, 0, Info(best, sum(map(len, asked))))
+
+        return converse(self.run.pool, conversations, report)
+
+
+def _survey(run: Run, intercept: bool, most: int, start: Floats | None, shared_noise: bool, seed: int) -> Ground:
+    steps = survey(run.pool, intercept, most, start, shared_noise, seed)
+    round_ = 0
+    while True:
+        try:
+            name = next(steps)
+        except StopIteration as end:
+            ground: Ground = end.value
+            return ground
+        round_ += 1
+        run.report("survey", round_, 4, Info(None, 0))
+        del name
+
+
+def _levelled(frame: Frame, start: Floats, k: int) -> Candidates:
+    if len(start) != k:
+        raise SettingsError(f"start has {len(start)} models, but there are {k} kinds")
+    theta = from_user(frame, start)
+    return Candidates(theta[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))
+
+
+def _rounded(mixture: Candidates) -> Candidates:
+    return Candidates(np.round(mixture.theta, 2), mixture.log_variance, mixture.log_weight)
+
+
+def _start(settings: AutoSettings, features: tuple[str, ...]) -> Floats | None:
+    """Give the caller's start (D,) or (k, D); models of the features alone get the intercept 0."""
+    if settings.start is None:
+        return None
+    start = np.array(settings.start, dtype=np.float64)
+    if features[-1] == INTERCEPT and start.shape[-1] == len(features) - 1:
+        start = np.concatenate([start, np.zeros((*start.shape[:-1], 1))], axis=-1)
+    if start.ndim > 2 or start.shape[-1] != len(features) or not np.isfinite(start).all():
+        raise SettingsError(f"start must hold {len(features)} finite numbers for each model, one per feature")
+    return start
+
+
+def _model(
+    found: Refined,
+    ground: Ground,
+    search: _Search,
+    features: tuple[str, ...],
+    settings: AutoSettings,
+    seed: int,
+) -> Model:
+    frame, mixture, reply = ground.frame, found.mixture, found.reply
+    order = np.argsort(-mixture.log_weight[0], kind="stable")
+    final = Mixture(
+        to_user(frame, mixture.theta[0][order]),
+        np.exp(mixture.log_weight[0][order]),
+        frame.scale * np.exp(0.5 * mixture.log_variance[0][order]),
+    )
+    errors = None
+    if len(reply.missing):
+        spread = covariance(mixture, reply, 0, reply.missing[0], settings.shared_noise)
+        if spread is not None:
+            variance = np.diagonal(covariance_to_user(frame, spread[order]), axis1=1, axis2=2)
+            errors = np.sqrt(np.maximum(variance, 0.0))
+    scanned = search.scanned
+    return Model.from_mixture(
+        final,
+        features,
+        errors=errors,
+        loss="squared",
+        recipe="auto",
+        seed=seed,
+        warnings=tuple(doubts(found, ground, features, order, errors is not None, scanned, settings)),
+        details={
+            "settings": dataclasses.asdict(settings),
+            "likelihood": search.likelihood(found),
+            "kind_rows": reply.rows[0][order].tolist(),
+            "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
+            "choice": [
+                {"n_clusters": k, "likelihood": search.likelihood(one), "bic": search.bic(one)}
+                for k, one in sorted(scanned.items())
+            ],
+        },
+    )

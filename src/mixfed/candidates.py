@@ -1,0 +1,209 @@
+"""The exchanges of the tuning-free recipe: standard units, moments, anchors' statistics, candidates.
+
+Shapes: D columns of the table, d whitened features, r columns of a basis, a anchors, C candidates, k kinds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Floats
+from .exchange import Each, ModelSum, Query, Update
+
+
+@dataclass(frozen=True, eq=False)
+class GramSum:
+    """Second moments of shifted and scaled columns."""
+
+    gram: Floats
+    """(D, D)"""
+    cross: Floats
+    """(D,)"""
+    square: float
+
+    def __add__(self, other: GramSum) -> GramSum:
+        return GramSum(self.gram + other.gram, self.cross + other.cross, self.square + other.square)
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(Query[GramSum]):
+    """Ask for second moments of (phi - centre) / unit and y - target_centre."""
+
+    centre: Floats
+    """(D,)"""
+    unit: Floats
+    """(D,)"""
+    target_centre: float
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Standard units: z = (phi - centre) whiten, and the residual of the pooled fit over its own size."""
+
+    centre: Floats
+    """(D,)"""
+    whiten: Floats
+    """(D, d)"""
+    slope: Floats
+    """(D,): the pooled fit to shifted columns."""
+    target_centre: float
+    scale: float
+    """Standard deviation of the pooled fit's residual."""
+    constant: int | None
+    """The column, if any, that takes up the shifts: the intercept or another that is constant."""
+    constant_value: float
+
+    @property
+    def dim(self) -> int:
+        """Number of whitened features (d)."""
+        return int(self.whiten.shape[1])
+
+    def standardise(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
+        """Phi (n, D), y (n,) -> z (n, d), residual (n,)."""
+        shifted = phi - self.centre
+        return shifted @ self.whiten, (y - self.target_centre - shifted @ self.slope) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixSum:
+    """A sum of d x d matrices."""
+
+    matrix: Floats
+    """(d, d)"""
+
+    def __add__(self, other: MatrixSum) -> MatrixSum:
+        return MatrixSum(self.matrix + other.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments(Query[MatrixSum]):
+    """Ask for the all-pairs moment matrix at the pooled fit: every client with two rows or more, every row."""
+
+    frame: Frame
+    lone: bool
+    """Count clients of one row too: r^2 (z z^T - I) has the same space if features are normal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Clients by their normal equations in a basis: what anchors reply, one by one. These do not add."""
+
+    rows: Floats
+    """(a,)"""
+    square: Floats
+    """(a,): sum of squared residuals of the pooled fit."""
+    cross: Floats
+    """(a, r)"""
+    gram: Floats
+    """(a, r, r)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Each[Statistics]):
+    """Ask each anchor for its normal equations in a basis."""
+
+    frame: Frame
+    basis: Floats
+    """(d, r)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """C mixtures of k models each, in standard units, to be asked about at once."""
+
+    theta: Floats
+    """(C, k, d)"""
+    log_variance: Floats
+    """(C, k)"""
+    log_weight: Floats
+    """(C, k)"""
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def pick(self, which: Any) -> Candidates:
+        """Keep those at places ``which``."""
+        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        return Candidates(self.theta[which], self.log_variance[which], self.log_weight[which])
+
+    @staticmethod
+    def stack(parts: Sequence[Candidates]) -> Candidates:
+        """Put several batches into one."""
+        return Candidates(
+            np.concatenate([part.theta for part in parts]),
+            np.concatenate([part.log_variance for part in parts]),
+            np.concatenate([part.log_weight for part in parts]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectSum:
+    """What all clients say about each candidate: its likelihood and, weighted by membership, the normal equations."""
+
+    likelihood: Floats
+    """(C,)"""
+    clients: Floats
+    """(C, k): memberships."""
+    rows: Floats
+    """(C, k)"""
+    square: Floats
+    """(C, k)"""
+    cross: Floats
+    """(C, k, d)"""
+    gram: Floats
+    """(C, k, d, d)"""
+    overlap: Floats
+    """(C, k, k): products of memberships."""
+    missing: Floats
+    """(informed, p, p) with p = k (d + 2): covariance of the clients' scores given their rows, by Louis."""
+
+    def __add__(self, other: ExpectSum) -> ExpectSum:
+        both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
+        return ExpectSum(*(a + b for a, b in both))
+
+
+@dataclass(frozen=True, eq=False)
+class Expect(Query[ExpectSum]):
+    """Ask for memberships under each candidate and the sums that the next candidates are made of."""
+
+    frame: Frame
+    candidates: Candidates
+    informed: tuple[int, ...] = ()
+    """Candidates for which the missing information is asked too."""
+    hard: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class SplitSum:
+    """A moment matrix at the centre of each kind."""
+
+    matrix: Floats
+    """(k, d, d)"""
+
+    def __add__(self, other: SplitSum) -> SplitSum:
+        return SplitSum(self.matrix + other.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class SplitMoments(Query[SplitSum]):
+    """Ask in which directions clients differ within each kind of one mixture."""
+
+    frame: Frame
+    mixture: Candidates
+    """One candidate."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalStep(Query[ModelSum]):
+    """Ask clients to move their own copies of the models of one mixture."""
+
+    frame: Frame
+    mixture: Candidates
+    """One candidate."""
+    update: Update
+    hard: bool

@@ -1,0 +1,118 @@
+"""The tuning-free Phase 1: from nothing to a few candidates worth asking all clients about.
+
+Four exchanges, whatever k is: a census; second moments, which give standard units (`frame`); the *all-pairs* moment
+matrix, whose leading eigenvectors span the differences between the models and which uses every row of every client
+with two rows or more; and the anchors' normal equations in that basis, on which the server then tries many starts
+(`anchors`). No client needs to be named an anchor: the largest take that role, and as many again are drawn from all
+others, for the largest alone may not be typical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import draws
+from .anchors import STARTS, Anchors, search
+from .arrays import Array, Floats
+from .candidates import Candidates, Frame, PairMoments, Project
+from .exchange import Census, CensusSum
+from .frame import from_user, gram_query, inspect, make_frame
+from .pool import Pool, Roster
+
+LEAST_ANCHORS = 1000
+ANCHORS_PER_KIND = 150
+"""Of the largest clients, so that a rare kind has a few anchors."""
+ROWS_PER_NUMBER = 60
+"""Rows of all anchors together for each of the k r numbers that they are to tell."""
+MOST_DRAWN = 4000
+"""Anchors drawn from all clients besides the largest, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What all numbers of kinds stand on."""
+
+    census: CensusSum
+    frame: Frame
+    basis: Floats
+    """(d, r)"""
+    anchors: Anchors
+    """Each counting once."""
+    fair: Floats
+    """(a,): how often each must count for the anchors to stand for all clients."""
+    constant: Array
+    """Places of columns that are constant, the intercept and what takes its role excepted."""
+    tied: Array
+    """Places of columns that are combinations of others."""
+
+
+def survey(
+    pool: Pool, intercept: bool, most_clusters: int, start: Floats | None, shared_noise: bool, seed: int
+) -> Generator[str, None, Ground]:
+    """Make the four exchanges, naming each as it ends. start (D,) or (k, D): models to keep within reach."""
+    census = pool.ask(Census())
+    columns = inspect(census, intercept)
+    yield "census"
+    frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    yield "standard units"
+    paired = census.sizes[2:].sum()
+    moments = pool.ask(PairMoments(frame, lone=bool(paired < 10 * frame.dim))).matrix
+    basis = _basis(moments, frame, most_clusters, start)
+    yield "basis"
+    who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
+    statistics = pool.ask_each(Project(frame, basis), who)
+    yield "anchors"
+    anchors = Anchors(statistics, np.ones(len(who)), shared_noise)
+    return Ground(census, frame, basis, anchors, fair, np.flatnonzero(~columns.live), np.flatnonzero(tied))
+
+
+def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> Candidates:
+    """Search the anchors for mixtures of k kinds: as they are, and counted so that they stand for all clients."""
+    rng = draws.generator(seed, "starts", k)
+    dim = ground.frame.dim
+    keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
+    starts = 20 if quick else STARTS
+    found = [
+        search(ground.anchors.weighted(weight), k, rng, starts, max(2, keep // 2))
+        for weight in (ground.fair, ground.anchors.weight)
+    ]
+    reduced = Candidates.stack(found)
+    return Candidates(reduced.theta @ ground.basis.T, reduced.log_variance, reduced.log_weight)
+
+
+def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | None) -> Floats:
+    """Take the leading eigenvectors, the way from the pooled fit to no effect at all, and to the caller's start."""
+    dim = frame.dim
+    width = min(dim, max(most_clusters + 2, 6))
+    leading = np.linalg.eigh(moments)[1][:, ::-1][:, :width]
+    if width == dim:
+        return leading
+    ways = from_user(frame, np.zeros((1, len(frame.slope))))
+    if start is not None:
+        ways = np.vstack([ways, from_user(frame, np.atleast_2d(start))])
+    for way in ways:
+        outside = way - leading @ (leading.T @ way)
+        length = np.linalg.norm(outside)
+        if length > 1e-6 * np.linalg.norm(way) and leading.shape[1] < dim:
+            leading = np.column_stack([leading, outside / length])
+    return leading
+
+
+def _choose_anchors(roster: Roster, most_clusters: int, width: int, seed: int) -> tuple[Array, Floats]:
+    """Take the largest clients, and draw from the others. -> places (a,), how many clients each stands for (a,)."""
+    chance = draws.uniform(seed, "anchors", 0, roster.keys)[:, 0]
+    order = np.lexsort((chance, -roster.rows))
+    several = order[roster.rows[order] >= 2]
+    if len(several) >= 20 * most_clusters:
+        order = several
+    largest = max(LEAST_ANCHORS, ANCHORS_PER_KIND * most_clusters)
+    rest = order[largest:]
+    rest = rest[np.argsort(chance[rest], kind="stable")]
+    have = roster.rows[order[:largest]].sum() + np.cumsum(roster.rows[rest])
+    enough = int(np.searchsorted(have, ROWS_PER_NUMBER * most_clusters * width)) + 1
+    drawn = rest[: min(max(largest, enough), MOST_DRAWN)]
+    fair = np.concatenate([np.ones(len(order) - len(rest)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
+    return np.concatenate([order[:largest], drawn]), fair

@@ -1,0 +1,77 @@
+"""What cannot be known from the data: warnings that name the cause."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array
+from .coarse import Ground
+from .refine import Refined
+from .settings import AutoSettings
+
+_OVERLAP = 0.25
+"""From this chance of belonging to the other kind on, two kinds are said to overlap."""
+
+
+def doubts(
+    found: Refined,
+    ground: Ground,
+    features: tuple[str, ...],
+    order: Array,
+    has_errors: bool,
+    scanned: dict[int, Refined],
+    settings: AutoSettings,
+) -> list[str]:
+    """Say what makes a fit doubtful. ``order`` (k,) is the order in which the kinds are shown."""
+    said = [*_columns(ground, features), *_clients(ground), *_kinds(found, ground, order)]
+    k = len(order)
+    if scanned and k == max(scanned) and k == settings.max_clusters:
+        said.append(f"{k} kinds are the most that were tried and also the best: raise max_clusters")
+    if settings.update == "exact" and not settings.hard:
+        if found.decrement > 1e-6:
+            said.append("the likelihood did not reach its maximum: some kinds may not be supported by the data")
+        if not has_errors:
+            said.append("the standard errors cannot be computed: the likelihood is flat in some direction")
+    return said
+
+
+def _columns(ground: Ground, features: tuple[str, ...]) -> list[str]:
+    said = [f"column '{features[place]}' is constant: its coefficient is 0" for place in ground.constant]
+    if len(ground.tied):
+        names = ", ".join(f"'{features[place]}'" for place in ground.tied)
+        said.append(f"columns {names} are combinations of each other: of all equal fits the smallest is given")
+    return said
+
+
+def _clients(ground: Ground) -> list[str]:
+    sizes = ground.census.sizes
+    if sizes[2:].sum() == 0:
+        return ["every client has one row: kinds can only be told apart if features are normal and rows are many"]
+    return []
+
+
+def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
+    """Look for kinds that are too small, that overlap, or that no anchor stands for."""
+    rows, clients = found.reply.rows[0][order], found.reply.clients[0][order]
+    overlap = found.reply.overlap[0][np.ix_(order, order)]
+    dim, k = ground.frame.dim, len(order)
+    said = [
+        f"kind {j} has {rows[j]:.0f} rows for {dim} coefficients: do not trust them"
+        for j in range(k)
+        if rows[j] < 3 * dim
+    ]
+    for j in range(k):
+        for other in range(j + 1, k):
+            chance = overlap[j, other] / max(min(clients[j], clients[other]), 1e-12)
+            if chance > _OVERLAP:
+                said.append(
+                    f"kinds {j} and {other} are closer than the rows of a client can tell: one of the smaller kind "
+                    f"has a chance of {chance:.0%} to be of the other"
+                )
+    expected = np.exp(found.mixture.log_weight[0][order]) * len(ground.fair)
+    said += [
+        f"kind {j} has about {expected[j]:.1f} of the {len(ground.fair)} anchors: another of its size may be missed"
+        for j in range(k)
+        if k > 1 and expected[j] < 5
+    ]
+    return said

@@ -1,0 +1,111 @@
+"""Standard units: features whitened by the pooled second moment, targets as residuals of the pooled fit.
+
+In them every column has second moment 1 and no two are correlated (the paper's alpha and beta are 1), the pooled model
+is 0 and the noise is below 1, whatever the units of the table. A fit in standard units is therefore the same fit for
+any rescaling of the columns or the target, and for any shift of them when there is an intercept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import Array, Floats
+from .candidates import Frame, Gram, GramSum
+from .exchange import CensusSum
+
+_COLLINEAR = 1e-10
+"""Directions in which the scaled features vary less than this, relative to the most, are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What the census says of the table's D columns."""
+
+    centre: Floats
+    """(D,): what to subtract: the means if a constant column can take them up, else 0."""
+    unit: Floats
+    """(D,): what to divide by."""
+    target_centre: float
+    constant: int | None
+    """The column that is constant and not 0: the intercept, or what takes its role."""
+    constant_value: float
+    live: Array
+    """(D,) of bool: columns that vary, and the constant one."""
+
+
+def inspect(census: CensusSum, intercept: bool) -> Columns:
+    """Find the constant columns and the means."""
+    steady = census.low == census.high
+    found = np.flatnonzero(steady & (census.low != 0))
+    constant = (len(steady) - 1 if intercept else int(found[0])) if len(found) else None
+    live = ~steady
+    centre = np.zeros(len(steady))
+    if constant is not None:
+        centre = np.where(steady, 0.0, census.total / census.n_rows)
+        live[constant] = True
+    unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
+    target_centre = census.target / census.n_rows if constant is not None else 0.0
+    value = 1.0 if constant is None else float(census.low[constant])
+    return Columns(centre, np.where(unit > 0, unit, 1.0), target_centre, constant, value, live)
+
+
+def gram_query(columns: Columns) -> Gram:
+    """Ask for second moments in units in which they lose no digits."""
+    return Gram(columns.centre, columns.unit, columns.target_centre)
+
+
+def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Array]:
+    """Whiten, and fit one model to all rows. Gives also which columns (D,) are combinations of others."""
+    spread = np.sqrt(np.diag(reply.gram) / n_rows)
+    live = columns.live & (spread > 0)
+    scale = np.where(live, 1.0 / np.where(live, spread, 1.0), 0.0)
+    eigenvalues, axes = np.linalg.eigh(reply.gram * np.outer(scale, scale) / n_rows)
+    kept = eigenvalues > _COLLINEAR * max(eigenvalues[-1], 1e-300)
+    whiten = (scale / columns.unit)[:, None] * axes[:, kept] / np.sqrt(eigenvalues[kept])
+    # In whitened features the pooled fit is the cross moment itself.
+    cross = (whiten * columns.unit[:, None]).T @ reply.cross / n_rows
+    residual = reply.square / n_rows - cross @ cross
+    total = reply.square / n_rows
+    size = np.sqrt(max(residual, 1e-20 * total)) if total > 0 else 1.0
+    lost = axes[:, ~kept] ** 2
+    tied = live & (lost.sum(axis=1) > 1e-6)
+    pooled = whiten @ cross
+    frame = Frame(
+        columns.centre,
+        whiten,
+        pooled,
+        columns.target_centre,
+        float(size),
+        columns.constant,
+        columns.constant_value,
+    )
+    return frame, tied
+
+
+def to_user(frame: Frame, theta: Floats) -> Floats:
+    """Turn models in standard units into models of the table's columns. theta (..., d) -> (..., D)."""
+    coef = frame.slope + frame.scale * theta @ frame.whiten.T
+    if frame.constant is not None:
+        coef[..., frame.constant] += (frame.target_centre - coef @ frame.centre) / frame.constant_value
+    return coef
+
+
+def from_user(frame: Frame, theta: Floats) -> Floats:
+    """Turn models of the table's columns into standard units. theta (..., D) -> (..., d)."""
+    coef = np.array(theta, dtype=np.float64)
+    if frame.constant is not None:
+        coef[..., frame.constant] -= (frame.target_centre - coef @ frame.centre) / frame.constant_value
+    away = (coef - frame.slope) / frame.scale
+    return np.asarray(np.linalg.lstsq(frame.whiten, away.reshape(-1, len(frame.slope)).T, rcond=None)[0].T).reshape(
+        *coef.shape[:-1], -1
+    )
+
+
+def covariance_to_user(frame: Frame, covariance: Floats) -> Floats:
+    """Turn covariances of models in standard units (..., d, d) into ones of the table's columns (..., D, D)."""
+    jacobian = frame.scale * frame.whiten.copy()
+    if frame.constant is not None:
+        jacobian[frame.constant] -= frame.centre @ jacobian / frame.constant_value
+    return jacobian @ covariance @ jacobian.T

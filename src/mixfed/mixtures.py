@@ -1,0 +1,174 @@
+"""The server's mathematics of mixtures: what the sums over clients say about the next candidates.
+
+A candidate's value is its log likelihood plus a penalty on noise,
+
+    value = sum_i log sum_j w_j prod_rows N(residual | z theta_j, s_j^2) - 1/2 sum_j n_0 (v_0 / s_j^2 + log s_j^2),
+
+as if every kind had n_0 more rows of variance v_0: nothing for a real kind, but without it a kind of a few rows that
+lie on a plane would have infinite likelihood.
+
+Newton steps use Louis' identity: observed information = complete - missing, where the complete information comes
+from the weighted normal equations and the missing one from clients that are unsure of their kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.special import logsumexp
+
+from .arrays import Array, Floats
+from .candidates import Candidates, ExpectSum
+
+PRIOR_ROWS = 2.0
+"""n_0: rows added to each kind."""
+PRIOR_VARIANCE = 0.02
+"""v_0: their variance, the pooled fit's residuals having 1."""
+_RIDGE = 1e-7
+"""Rows added to each direction of a kind's normal equations, so that an empty kind stays at the pooled fit."""
+_SMALLEST_SHARE = 1e-7
+
+
+def values(candidates: Candidates, reply: ExpectSum) -> Floats:
+    """Give the penalised log likelihood of each candidate, (C,)."""
+    variance = candidates.log_variance
+    penalty = -0.5 * PRIOR_ROWS * (PRIOR_VARIANCE * np.exp(-variance) + variance).sum(axis=1)
+    return np.asarray(reply.likelihood + penalty)
+
+
+def maximise(reply: ExpectSum, shared_noise: bool) -> Candidates:
+    """Solve the weighted normal equations of every kind: the M step of EM."""
+    _, k, dim = reply.cross.shape
+    gram = reply.gram + _RIDGE * np.eye(dim)
+    theta: Floats = np.linalg.solve(gram, reply.cross[..., None])[..., 0].astype(np.float64)
+    squares, rows = squares_left(reply, theta), reply.rows
+    if shared_noise:
+        squares = np.repeat(squares.sum(axis=1, keepdims=True) / k, k, axis=1)
+        rows = np.repeat(rows.sum(axis=1, keepdims=True) / k, k, axis=1)
+    variance = (squares + PRIOR_ROWS * PRIOR_VARIANCE) / (rows + PRIOR_ROWS)
+    share = np.maximum(reply.clients / reply.clients.sum(axis=1, keepdims=True), _SMALLEST_SHARE)
+    return Candidates(theta, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
+
+
+def squares_left(reply: ExpectSum, theta: Floats) -> Floats:
+    """Give the weighted sums of squared residuals at theta (C, k, d). -> (C, k)."""
+    left = (
+        reply.square
+        - 2.0 * np.einsum("cjd,cjd->cj", reply.cross, theta)
+        + np.einsum("cjd,cjde,cje->cj", theta, reply.gram, theta)
+    )
+    return np.asarray(np.maximum(left, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Newton:
+    """Newton's steps from a candidate."""
+
+    steps: Candidates
+    """One for each damping that gave a step; the last is the least damped."""
+    decrement: float
+    """How much likelihood Newton's full step promises; infinite where the likelihood is not concave."""
+
+
+def newton(
+    candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, dampings: tuple[float, ...], shared_noise: bool
+) -> Newton:
+    """Take damped Newton steps from candidate c, whose missing information (p, p) is known.
+
+    A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step.
+    """
+    k, dim = candidates.theta[c].shape
+    gradient, complete = _score(candidates, reply, c), complete_information(candidates, reply, c)
+    reduce_ = parameters(k, dim, shared_noise)
+    slope = reduce_.T @ gradient.ravel()
+    steps, decrement = [], np.inf
+    for damping in dampings:
+        information = reduce_.T @ (complete - damping * missing) @ reduce_
+        try:
+            step = cho_solve(cho_factor(information), slope)
+        except np.linalg.LinAlgError:
+            continue
+        if damping == 1.0:
+            decrement = float(0.5 * slope @ step)
+        steps.append(_moved(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
+    return Newton(Candidates.stack(steps) if steps else candidates.pick([]), decrement)
+
+
+def covariance(candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, shared_noise: bool) -> Floats | None:
+    """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
+    k, dim = candidates.theta[c].shape
+    reduce_ = parameters(k, dim, shared_noise)
+    information = reduce_.T @ (complete_information(candidates, reply, c) - missing) @ reduce_
+    try:
+        inverse = cho_solve(cho_factor(information), np.eye(len(information)))
+    except np.linalg.LinAlgError:
+        return None
+    whole = reduce_ @ inverse @ reduce_.T
+    return np.stack([whole[j : j + dim, j : j + dim] for j in range(0, k * (dim + 2), dim + 2)])
+
+
+def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
+    """Say how k (d + 2) numbers (theta, log variance, log weight of each kind) depend on the free ones. -> (p, free).
+
+    Log weights count from that of the last kind; a noise that is shared is one number.
+    """
+    places = np.arange(k * (dim + 2)).reshape(k, dim + 2)
+    columns = list(np.eye(places.size)[places[:, :dim].ravel()])
+    noise = np.eye(places.size)[places[:, dim]]
+    columns += [noise.sum(axis=0)] if shared_noise else list(noise)
+    columns += list(np.eye(places.size)[places[:-1, dim + 1]])
+    return np.array(columns).T
+
+
+def complete_information(candidates: Candidates, reply: ExpectSum, c: int) -> Floats:
+    """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
+    theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
+    k, dim = theta.shape
+    squares = squares_left(reply, candidates.theta)[c]
+    blocks = []
+    for j in range(k):
+        noise = 0.5 * (squares[j] + PRIOR_ROWS * PRIOR_VARIANCE) * precision[j]
+        gram = (reply.gram[c, j] + _RIDGE * np.eye(dim)) * precision[j]
+        blocks += [gram, np.array([[noise]]), np.zeros((1, 1))]
+    complete: Floats = block_diag(*blocks)
+    share, total = np.exp(candidates.log_weight[c]), reply.clients[c].sum()
+    places = np.arange(k) * (dim + 2) + dim + 1
+    complete[np.ix_(places, places)] = total * (np.diag(share) - np.outer(share, share))
+    return complete
+
+
+def _score(candidates: Candidates, reply: ExpectSum, c: int) -> Floats:
+    """Give the gradient of a candidate's value. -> (k, d + 2)."""
+    theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
+    squares = squares_left(reply, candidates.theta)[c]
+    slope = (reply.cross[c] - np.einsum("jde,je->jd", reply.gram[c], theta)) * precision[:, None]
+    noise = 0.5 * (squares * precision - reply.rows[c] + PRIOR_ROWS * (PRIOR_VARIANCE * precision - 1.0))
+    weight = reply.clients[c] - reply.clients[c].sum() * np.exp(candidates.log_weight[c])
+    return np.column_stack([slope, noise, weight])
+
+
+def _moved(candidate: Candidates, step: Floats) -> Candidates:
+    """Move one candidate by a step (k, d + 2); noise and weights by at most a factor of e or so."""
+    log_weight = candidate.log_weight + np.clip(step[None, :, -1], -2.0, 2.0)
+    log_weight = np.maximum(log_weight - logsumexp(log_weight), np.log(_SMALLEST_SHARE))
+    return Candidates(
+        candidate.theta + step[None, :, :-2],
+        candidate.log_variance + np.clip(step[None, :, -2], -1.0, 1.0),
+        log_weight - logsumexp(log_weight),
+    )
+
+
+def distinct(candidates: Candidates, value: Floats, tolerance: float) -> Array:
+    """Give the places of the candidates, best first, without those that are near copies of a better one."""
+    kept: list[int] = []
+    shares = np.sort(candidates.log_weight, axis=1)
+    for c in np.argsort(-value, kind="stable").tolist():
+        twins = (
+            abs(value[c] - value[other]) < tolerance and np.abs(shares[c] - shares[other]).max() < 0.05
+            for other in kept
+        )
+        if not any(twins):
+            kept.append(c)
+    return np.array(kept)

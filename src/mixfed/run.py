@@ -1,0 +1,80 @@
+"""A run: what surrounds the steps of a recipe, and what comes out in the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import SettingsError
+from .exchange import Traffic
+from .model import Model
+from .pool import Pool
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One round has ended."""
+
+    phase: str
+    round: int
+    rounds: int
+    info: Any
+
+
+Watcher = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A model and how it came about."""
+
+    model: Model
+    trace: list[dict[str, Any]]
+    """One record per round."""
+    traffic: Traffic
+    seconds: dict[str, float]
+    """Time spent in each phase since the run was started or resumed."""
+    stop: str
+
+
+class Run:
+    """What surrounds the steps: clock, trace, and whoever watches."""
+
+    def __init__(self, pool: Pool, watch: Watcher | None) -> None:
+        self.pool = pool
+        self.watch = watch
+        self.trace: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+
+    def timing(self, phase: str) -> _Timing:
+        """Time a phase."""
+        return _Timing(self.seconds, phase)
+
+    def report(self, phase: str, round_: int, rounds: int, info: Any) -> None:
+        """End a round: record it, and tell whoever watches."""
+        traffic = dataclasses.asdict(self.pool.traffic)
+        self.trace.append({"phase": phase, "round": round_, **traffic, **dataclasses.asdict(info)})
+        if self.watch is not None:
+            self.watch(Progress(phase, round_, rounds, info))
+
+
+class _Timing:
+    def __init__(self, seconds: dict[str, float], phase: str) -> None:
+        self.seconds, self.phase = seconds, phase
+
+    def __enter__(self) -> None:
+        self.begun = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds[self.phase] = time.perf_counter() - self.begun
+
+
+def check_clusters(n_clusters: int, n_clients: int) -> None:
+    """Refuse a number of kinds that cannot be."""
+    if n_clusters < 1:
+        raise SettingsError(f"n_clusters = {n_clusters} must be 1 or more")
+    if n_clusters > n_clients:
+        raise SettingsError(f"n_clusters = {n_clusters} is more than the {n_clients} clients there are")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .auto import fit_auto
     from .data import Clients
     from .errors import DataError, MixfedError, SettingsError
+    from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
     from .paper import fit_paper
@@ -26,6 +27,7 @@ _HOMES = {
     "DataError": "errors",
     "Fit": "run",
     "LocalPool": "pool",
+    "MixedRegressor": "estimator",
     "MixfedError": "errors",
     "Model": "model",
     "PaperSettings": "settings",
@@ -43,6 +45,7 @@ __all__ = [
     "DataError",
     "Fit",
     "LocalPool",
+    "MixedRegressor",
     "MixfedError",
     "Model",
     "PaperSettings",

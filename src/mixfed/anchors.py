@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .answers import posterior
-from .arrays import Floats
+from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
 from .mixtures import distinct, maximise, values
 
@@ -28,24 +28,26 @@ class Anchors:
     """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
 
     def __init__(self, statistics: Statistics, weight: Floats, shared_noise: bool) -> None:
-        self.rows, self.weight, self.shared_noise = statistics.rows, weight, shared_noise
+        self.statistics, self.weight, self.shared_noise = statistics, weight, shared_noise
+        self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
         upper = np.triu_indices(self.dim)
         self._upper = upper
         packed = statistics.gram[:, upper[0], upper[1]]
         # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
         self._table = np.column_stack([self.rows, statistics.square, statistics.cross, packed])
+        self._weighted_table = self._table * weight[:, None]
         own = statistics.gram + _RIDGE * np.eye(self.dim)
         self.fits: Floats = np.linalg.solve(own, statistics.cross[..., None])[..., 0].astype(np.float64)
         """(a, r): each anchor's own fit."""
         self.least: Floats = np.maximum(np.sum(self._table * self._features(self.fits), axis=1), 0.0)
         """(a,): what that fit leaves."""
 
-    def weighted(self, weight: Floats) -> Anchors:
-        """Count the same anchors otherwise."""
-        other = object.__new__(Anchors)
-        other.__dict__.update(self.__dict__, weight=weight)
-        return other
+    def within(self, columns: Array, weight: Floats) -> Anchors:
+        """Look at the same anchors in some columns of the basis only, and count them otherwise."""
+        whole = self.statistics
+        gram = whole.gram[:, columns[:, None], columns]
+        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, self.shared_noise)
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -65,21 +67,20 @@ class Anchors:
         return self.sums(self.weight @ likelihood, membership)
 
     def sums(self, likelihood: Floats, membership: Floats) -> ExpectSum:
-        """Sum the normal equations weighted by memberships (a, C, k)."""
+        """Sum the normal equations weighted by memberships (a, C, k). Overlaps are not looked at here."""
         _, count, k = membership.shape
-        weighted = membership * self.weight[:, None, None]
-        table = (weighted.reshape(-1, count * k).T @ self._table).reshape(count, k, -1)
+        table = (membership.reshape(-1, count * k).T @ self._weighted_table).reshape(count, k, -1)
         gram = np.empty((count, k, self.dim, self.dim))
         gram[..., self._upper[0], self._upper[1]] = table[..., 2 + self.dim :]
         gram[..., self._upper[1], self._upper[0]] = table[..., 2 + self.dim :]
         return ExpectSum(
             likelihood=likelihood,
-            clients=weighted.sum(axis=0),
+            clients=np.tensordot(self.weight, membership, axes=1),
             rows=table[..., 0],
             square=table[..., 1],
             cross=table[..., 2 : 2 + self.dim],
             gram=gram,
-            overlap=np.einsum("acj,acl->cjl", weighted, membership),
+            overlap=np.zeros((count, k, k)),
             missing=np.empty((0, 0, 0)),
         )
 

@@ -62,7 +62,7 @@ class Block:
         return np.repeat(values, self.rows, axis=0)
 
 
-def _summed(clients: Clients, who: Array, frame: Frame, one: Callable[[Block], S]) -> S:
+def summed(clients: Clients, who: Array, frame: Frame, one: Callable[[Block], S]) -> S:
     """Add up what ``one`` says of each block of the clients asked."""
     asked = clients if len(who) == clients.n_clients else clients.subset(who)
     parts = over_blocks(
@@ -86,7 +86,7 @@ def _gram(query: Gram, clients: Clients, who: Array) -> GramSum:
         z, y = block.z, block.residual
         return GramSum(z.T @ z, z.T @ y, float(y @ y))
 
-    return _summed(clients, who, scaled, one)
+    return summed(clients, who, scaled, one)
 
 
 @answer.register
@@ -101,7 +101,7 @@ def _pair_moments(query: PairMoments, clients: Clients, who: Array) -> MatrixSum
             matrix += e.T @ e - square.sum() * np.eye(matrix.shape[0])
         return MatrixSum(matrix)
 
-    return _summed(clients, who, query.frame, one)
+    return summed(clients, who, query.frame, one)
 
 
 @answer.register
@@ -117,7 +117,7 @@ def _split_moments(query: SplitMoments, clients: Clients, who: Array) -> SplitSu
             matrices.append(_pairs(block, e, membership[:, j]))
         return SplitSum(np.array(matrices))
 
-    return _summed(clients, who, query.frame, one)
+    return summed(clients, who, query.frame, one)
 
 
 @answer_each.register
@@ -149,18 +149,27 @@ def _local_step(query: LocalStep, clients: Clients, who: Array) -> ModelSum:
         shift, mass, count, loss, likelihood = sums
         return ModelSum(shift, len(block.z), mass, count, loss, likelihood)
 
-    return _summed(clients, who, query.frame, one)
+    return summed(clients, who, query.frame, one)
 
 
 @answer.register
 def _expect(query: Expect, clients: Clients, who: Array) -> ExpectSum:
-    return _summed(clients, who, query.frame, lambda block: _expect_block(block, query))
+    return summed(clients, who, query.frame, lambda block: _expect_block(block, query))
 
 
 def _expect_block(block: Block, query: Expect) -> ExpectSum:
     candidates = query.candidates
-    count, k, dim = candidates.theta.shape
     likelihood, membership, losses = _posterior(block, candidates, query.hard)
+    missing = [_missing_information(block, candidates.pick(c), membership[:, c], losses[:, c]) for c in query.informed]
+    _, k, dim = candidates.theta.shape
+    p = k * (dim + 2)
+    return weighted_sums(block, membership, likelihood.sum(axis=0), np.array(missing).reshape(-1, p, p))
+
+
+def weighted_sums(block: Block, membership: Floats, likelihood: Floats, missing: Floats) -> ExpectSum:
+    """Sum the normal equations of a block weighted by memberships (m, C, k)."""
+    _, count, k = membership.shape
+    dim = block.z.shape[1]
     flat = membership.reshape(-1, count * k)
     square, cross = np.empty(count * k), np.empty((count * k, dim))
     gram = np.empty((count * k, dim, dim))
@@ -171,17 +180,15 @@ def _expect_block(block: Block, query: Expect) -> ExpectSum:
         z, y = block.z[rows], block.residual[rows]
         weighted = z * weight[:, None]
         square[j], cross[j], gram[j] = y @ (weight * y), y @ weighted, weighted.T @ z
-    missing = [_missing_information(block, candidates.pick(c), membership[:, c], losses[:, c]) for c in query.informed]
-    p = k * (dim + 2)
     return ExpectSum(
-        likelihood=likelihood.sum(axis=0),
+        likelihood=likelihood,
         clients=membership.sum(axis=0),
         rows=(block.rows @ flat).reshape(count, k),
         square=square.reshape(count, k),
         cross=cross.reshape(count, k, dim),
         gram=gram.reshape(count, k, dim, dim),
         overlap=np.einsum("mcj,mcl->cjl", membership, membership),
-        missing=np.array(missing).reshape(-1, p, p),
+        missing=missing,
     )
 
 
@@ -257,17 +264,19 @@ def posterior(
 ) -> None:
     """Turn squared residuals (m, C, k) into memberships (m, C, k) and log likelihoods (m, C)."""
     clients, count, k = losses.shape
+    half_spread = 0.5 * (np.log(2.0 * np.pi) + log_variance)
+    half_precision = 0.5 * np.exp(-log_variance)
     for i in range(clients):
         for c in range(count):
             own = membership[i, c]
             for j in range(k):
-                spread = np.log(2.0 * np.pi) + log_variance[c, j]
-                own[j] = log_weight[c, j] - 0.5 * rows[i] * spread - 0.5 * losses[i, c, j] * np.exp(-log_variance[c, j])
+                own[j] = log_weight[c, j] - rows[i] * half_spread[c, j] - losses[i, c, j] * half_precision[c, j]
             best = np.argmax(own)
             top = own[best]
             total = 0.0
             for j in range(k):
-                own[j] = np.exp(own[j] - top)
+                below = own[j] - top
+                own[j] = np.exp(below) if below > -40.0 else 0.0  # exp(-40) is below rounding
                 total += own[j]
             if hard:
                 own[:] = 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from . import draws
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
-from .coarse import Ground, propose, survey
+from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
 from .data import INTERCEPT
 from .doubts import doubts
 from .errors import SettingsError
@@ -43,7 +43,11 @@ class Info:
     """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
     candidates: int
     """Candidates asked about."""
-    movement: float = 0.0
+
+    @property
+    def note(self) -> str:
+        """Say how it goes."""
+        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
 def fit_auto(
@@ -158,16 +162,14 @@ class _Search:
 
 def _survey(run: Run, intercept: bool, most: int, start: Floats | None, shared_noise: bool, seed: int) -> Ground:
     steps = survey(run.pool, intercept, most, start, shared_noise, seed)
-    round_ = 0
-    while True:
-        try:
-            name = next(steps)
-        except StopIteration as end:
-            ground: Ground = end.value
-            return ground
-        round_ += 1
-        run.report("survey", round_, 4, Info(None, 0))
-        del name
+    for round_ in range(1, SURVEY_EXCHANGES + 1):
+        next(steps)
+        run.report("survey", round_, SURVEY_EXCHANGES, Info(None, 0))
+    try:
+        next(steps)
+    except StopIteration as end:
+        ground: Ground = end.value
+    return ground
 
 
 def _levelled(frame: Frame, start: Floats, k: int) -> Candidates:

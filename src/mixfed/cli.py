@@ -36,6 +36,7 @@ app = typer.Typer(
 class Recipe(StrEnum):
     """How to fit."""
 
+    auto = "auto"
     paper = "paper"
 
 
@@ -158,44 +159,47 @@ def fit(
     target: Annotated[str, typer.Option(help="The column to explain.")],
     out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
     features: Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")] = None,
-    clusters: Annotated[str, typer.Option(help="Number of kinds.")] = "auto",
-    recipe: Annotated[Recipe, typer.Option(help="How to fit.")] = Recipe.paper,
+    clusters: Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")] = "auto",
+    recipe: Annotated[
+        Recipe, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")
+    ] = Recipe.auto,
     loss: Annotated[LossName, typer.Option(help="The kind of target.")] = LossName.squared,
     intercept: Annotated[bool, typer.Option(help="Give every model a constant term.")] = True,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with a table [paper].")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
 
-    Example: `mixfed fit clients.parquet --client client --target y --clusters 3 --recipe paper --config paper.toml
-    --out result`
+    Example: `mixfed fit clients.parquet --client client --target y --out result`
     """
     import dataclasses
 
     from . import screen
+    from .auto import fit_auto
     from .data import Clients
     from .journal import JournalPool, fingerprint
-    from .losses import loss_named
     from .paper import fit_paper
     from .pool import LocalPool
-    from .settings import read_config
+    from .settings import AutoSettings, read_config
     from .tables import write_parquet
 
     n_clusters = _parse_clusters(clusters)
-    if config is None:
-        raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
-    settings = read_config(config)
+    if recipe is Recipe.paper:
+        if config is None:
+            raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
+        if n_clusters is None:
+            raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
+    settings = read_config(config, recipe.value) if config is not None else AutoSettings()
     wanted = [name.strip() for name in features.split(",")] if features is not None else None
     table = Clients.from_file(data, client, target, wanted, intercept=intercept)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(LocalPool(table), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
-            found = fit_paper(
-                pool, table.features, n_clusters, settings, seed=seed, loss=loss_named(loss.value), watch=watch
-            )
+            fit_recipe: Callable[..., Fit] = fit_auto if recipe is Recipe.auto else fit_paper
+            found = fit_recipe(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         write_parquet(out / "clients.parquet", model.assign(table).columns())
         write_parquet(out / "trace.parquet", _trace_columns(found.trace))
@@ -339,11 +343,12 @@ def _complain(message: str) -> None:
     typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
 
 
-def _parse_clusters(text: str) -> int:
+def _parse_clusters(text: str) -> int | None:
+    """Give the number of kinds, or None if it is to be found."""
     if text == "auto":
-        raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
+        return None
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise SettingsError(f"--clusters {text}: give a whole number, 1 or more")
+        raise SettingsError(f"--clusters {text}: give auto or a whole number, 1 or more")
     return int(text)
 
 

@@ -22,6 +22,7 @@ from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame
 from .pool import Pool, Roster
 
+SURVEY_EXCHANGES = 4
 LEAST_ANCHORS = 1000
 ANCHORS_PER_KIND = 150
 """Of the largest clients, so that a rare kind has a few anchors."""
@@ -38,7 +39,9 @@ class Ground:
     census: CensusSum
     frame: Frame
     basis: Floats
-    """(d, r)"""
+    """(d, r): leading directions first, then the ways that are kept within reach."""
+    ways: int
+    """How many columns of the basis are such ways."""
     anchors: Anchors
     """Each counting once."""
     fair: Floats
@@ -48,25 +51,30 @@ class Ground:
     tied: Array
     """Places of columns that are combinations of others."""
 
+    def columns(self, k: int) -> Array:
+        """Give the columns of the basis that k kinds need: fewer have less room for noise."""
+        leading = self.basis.shape[1] - self.ways
+        return np.concatenate([np.arange(min(leading, _width(k))), np.arange(leading, self.basis.shape[1])])
+
 
 def survey(
     pool: Pool, intercept: bool, most_clusters: int, start: Floats | None, shared_noise: bool, seed: int
-) -> Generator[str, None, Ground]:
-    """Make the four exchanges, naming each as it ends. start (D,) or (k, D): models to keep within reach."""
+) -> Generator[None, None, Ground]:
+    """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach."""
     census = pool.ask(Census())
     columns = inspect(census, intercept)
-    yield "census"
+    yield
     frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
-    yield "standard units"
+    yield
     paired = census.sizes[2:].sum()
     moments = pool.ask(PairMoments(frame, lone=bool(paired < 10 * frame.dim))).matrix
-    basis = _basis(moments, frame, most_clusters, start)
-    yield "basis"
+    basis, ways = _basis(moments, frame, most_clusters, start)
+    yield
     who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
     statistics = pool.ask_each(Project(frame, basis), who)
-    yield "anchors"
+    yield
     anchors = Anchors(statistics, np.ones(len(who)), shared_noise)
-    return Ground(census, frame, basis, anchors, fair, np.flatnonzero(~columns.live), np.flatnonzero(tied))
+    return Ground(census, frame, basis, ways, anchors, fair, np.flatnonzero(~columns.live), np.flatnonzero(tied))
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> Candidates:
@@ -75,21 +83,24 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> Candidates:
     dim = ground.frame.dim
     keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
     starts = 20 if quick else STARTS
+    columns = ground.columns(k)
     found = [
-        search(ground.anchors.weighted(weight), k, rng, starts, max(2, keep // 2))
+        search(ground.anchors.within(columns, weight), k, rng, starts, max(2, keep // 2))
         for weight in (ground.fair, ground.anchors.weight)
     ]
     reduced = Candidates.stack(found)
-    return Candidates(reduced.theta @ ground.basis.T, reduced.log_variance, reduced.log_weight)
+    return Candidates(reduced.theta @ ground.basis[:, columns].T, reduced.log_variance, reduced.log_weight)
 
 
-def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | None) -> Floats:
+def _width(k: int) -> int:
+    return max(k + 2, 6)
+
+
+def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | None) -> tuple[Floats, int]:
     """Take the leading eigenvectors, the way from the pooled fit to no effect at all, and to the caller's start."""
     dim = frame.dim
-    width = min(dim, max(most_clusters + 2, 6))
+    width = min(dim, _width(most_clusters))
     leading = np.linalg.eigh(moments)[1][:, ::-1][:, :width]
-    if width == dim:
-        return leading
     ways = from_user(frame, np.zeros((1, len(frame.slope))))
     if start is not None:
         ways = np.vstack([ways, from_user(frame, np.atleast_2d(start))])
@@ -98,7 +109,7 @@ def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | No
         length = np.linalg.norm(outside)
         if length > 1e-6 * np.linalg.norm(way) and leading.shape[1] < dim:
             leading = np.column_stack([leading, outside / length])
-    return leading
+    return leading, leading.shape[1] - width
 
 
 def _choose_anchors(roster: Roster, most_clusters: int, width: int, seed: int) -> tuple[Array, Floats]:

@@ -56,6 +56,11 @@ class Info:
     movement: float
     """The longest step of any anchor."""
 
+    @property
+    def note(self) -> str:
+        """Say how it goes."""
+        return f"{self.moving} anchors move, by {self.movement:.2g} at most"
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:

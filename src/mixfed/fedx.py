@@ -57,6 +57,11 @@ class Info:
     smallest_share: float
     """Share of rows of the smallest kind."""
 
+    @property
+    def note(self) -> str:
+        """Say how it goes."""
+        return f"models move by {self.movement:.1e} at most"
+
 
 def init(theta: Floats, pool: Pool, loss: Loss = SQUARED) -> State:
     """Start from the models theta (k, d); weights and noise come from the hard labels they give."""

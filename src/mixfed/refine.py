@@ -150,8 +150,9 @@ def look_again(
     ground: Ground, found: Refined, rng: np.random.Generator, keep: int, shared_noise: bool
 ) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
-    anchors = ground.anchors
-    inside = Candidates(found.mixture.theta @ ground.basis, found.mixture.log_variance, found.mixture.log_weight)
+    columns = ground.columns(found.mixture.theta.shape[1])
+    anchors, basis = ground.anchors.within(columns, ground.anchors.weight), ground.basis[:, columns]
+    inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
     near, value = anchors.climb(variants(anchors, inside, rng, 24), 15)
     near, value = anchors.climb(near.pick(distinct(near, value, 0.05)[:keep]), 25, 1e-3)
@@ -159,7 +160,7 @@ def look_again(
     near = near.pick(np.array(other, dtype=int))
     moments = yield SplitMoments(ground.frame, found.mixture)
     made = splits(found.mixture, found.reply, moments.matrix, keep // 2)
-    made.append(Candidates(near.theta @ ground.basis.T, near.log_variance, near.log_weight))
+    made.append(Candidates(near.theta @ basis.T, near.log_variance, near.log_weight))
     candidates = Candidates.stack(made)
     if len(candidates) == 0:
         return found

@@ -15,7 +15,15 @@ from .run import Fit, Watcher
 from .run import Progress as Event
 from .theory import Theory
 
-_PHASES = {"fedmd": "Phase 1, moment descent", "fedx": "Phase 2, refinement"}
+_PHASES = {
+    "fedmd": "Phase 1, moment descent",
+    "fedx": "Phase 2, refinement",
+    "survey": "Survey",
+    "kinds": "How many kinds",
+    "refine": "Refinement",
+    "second look": "Second look",
+    "local updates": "Local updates",
+}
 _SHOWN = 6
 
 
@@ -52,34 +60,60 @@ class Rounds:
         """Move the bar of the event's phase."""
         if event.phase not in self.bars:
             name = _PHASES.get(event.phase, event.phase)
-            self.bars[event.phase] = self.progress.add_task(name, total=event.rounds, note="")
-        note = f"longest step {event.info.movement:.1e}"
-        self.progress.update(self.bars[event.phase], completed=event.round, note=note)
+            self.bars[event.phase] = self.progress.add_task(name, total=event.rounds or None, note="")
+        self.progress.update(self.bars[event.phase], completed=event.round, note=event.info.note)
 
 
 def summary(found: Fit, model: Model) -> list[RenderableType]:
     """Show the kinds, what the fit took, and its warnings."""
-    parts: list[RenderableType] = [kinds_table(model)]
+    parts: list[RenderableType] = [choice_table(model)] if model.details.get("choice") else []
+    parts.append(kinds_table(model))
     if len(model.features) > _SHOWN:
         parts.append(f"The {_SHOWN} of {len(model.features)} coefficients that differ most between kinds.")
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
+    if model.coef_error is not None:
+        parts.append("Below each coefficient, its standard error.")
     return parts + [f"[yellow]Warning:[/yellow] {warning}" for warning in model.warnings]
+
+
+def choice_table(model: Model) -> Table:
+    """Show the numbers of kinds that were tried."""
+    table = Table(title="How many kinds (the highest BIC wins)", title_justify="left")
+    for heading in ("kinds", "log likelihood", "BIC below the best"):
+        table.add_column(heading, justify="right")
+    choice = model.details["choice"]
+    best = max(entry["bic"] for entry in choice)
+    for entry in choice:
+        below = best - entry["bic"]
+        name = f"[bold]{entry['n_clusters']}[/bold]" if below == 0 else str(entry["n_clusters"])
+        table.add_row(name, f"{entry['likelihood']:.1f}", "" if below == 0 else f"{below:.1f}")
+    return table
 
 
 def kinds_table(model: Model) -> Table:
     """Show each kind's share, noise and the coefficients that tell it from the others."""
     shown = np.argsort(-np.ptp(model.coef, axis=0), kind="stable")[:_SHOWN]
-    table = Table(title=f"{model.n_clusters} kinds of client", title_justify="left")
+    title = f"{model.n_clusters} kinds of client" if model.n_clusters > 1 else "One kind of client"
+    table = Table(title=title, title_justify="left")
     for heading in ("kind", "share", "noise", *(["intercept"] if model.has_intercept else [])):
         table.add_column(heading, justify="right")
     for feature in shown:
         table.add_column(model.features[feature], justify="right")
     for j in range(model.n_clusters):
         cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:.3g}"]
-        cells += [f"{model.intercept[j]:.3g}"] if model.has_intercept else []
-        table.add_row(*cells, *(f"{model.coef[j, feature]:.3g}" for feature in shown))
+        if model.has_intercept:
+            cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
+        for feature in shown:
+            error = None if model.coef_error is None else model.coef_error[j, feature]
+            cells.append(_cell(model.coef[j, feature], error))
+        table.add_row(*cells)
     return table
+
+
+def _cell(value: float, error: float | None) -> str:
+    """Show a coefficient above its standard error."""
+    return f"{value:.3g}" if error is None else f"{value:.3g}\n[dim]±{error:.2g}[/dim]"
 
 
 def theory_table(theory: Theory) -> Table:

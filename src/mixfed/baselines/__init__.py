@@ -1,0 +1,1 @@
+"""Published rivals, over the same pool and in the same units, for honest comparisons."""

@@ -1,0 +1,57 @@
+"""EM for a mixture of regressions with one class per client, from given or random starts (as R's flexmix does)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..answers import Block, weighted_sums
+from ..arrays import Floats
+from ..candidates import Candidates, Expect, Frame
+from ..data import Clients
+from ..exchange import Census
+from ..frame import from_user, gram_query, inspect, make_frame, to_user
+from ..mixtures import maximise, values
+from ..pool import LocalPool
+
+
+class EM:
+    """EM on the clients of one table."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.clients, self.pool = clients, LocalPool(clients)
+        census = self.pool.ask(Census())
+        columns = inspect(census, clients.intercept)
+        self.frame: Frame = make_frame(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
+
+    def at(self, theta: Floats, noise: float, weights: Floats) -> Candidates:
+        """Start from models theta (k, d) in the table's units."""
+        k = len(theta)
+        log_variance = np.full((1, k), 2.0 * np.log(noise / self.frame.scale))
+        return Candidates(from_user(self.frame, theta)[None], log_variance, np.log(weights)[None])
+
+    def at_random(self, k: int, rng: np.random.Generator) -> Candidates:
+        """Start from a random kind for every client."""
+        labels = rng.integers(k, size=self.clients.n_clients)
+        block = Block(self.clients, self.frame, 0, self.clients.n_clients)
+        sums = weighted_sums(block, np.eye(k)[labels][:, None, :], np.zeros(1), np.empty((0, 0, 0)))
+        return maximise(sums, shared_noise=False)
+
+    def climb(self, start: Candidates, steps: int = 2000, tolerance: float = 1e-9) -> tuple[Candidates, float]:
+        """Step until the likelihood gains less than the tolerance, relative to the number of rows."""
+        mixture, last = start, -np.inf
+        for _ in range(steps):
+            reply = self.pool.ask(Expect(self.frame, mixture))
+            value = float(values(mixture, reply)[0])
+            if value - last < tolerance * self.clients.n_rows:
+                break
+            mixture, last = maximise(reply, shared_noise=False), value
+        return mixture, self.likelihood(mixture)
+
+    def likelihood(self, mixture: Candidates) -> float:
+        """Log likelihood in the target's units."""
+        reply = self.pool.ask(Expect(self.frame, mixture))
+        return float(reply.likelihood[0] - self.clients.n_rows * np.log(self.frame.scale))
+
+    def models(self, mixture: Candidates) -> Floats:
+        """Give the models in the table's units, (k, d)."""
+        return to_user(self.frame, mixture.theta[0])

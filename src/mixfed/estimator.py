@@ -1,0 +1,236 @@
+"""The scikit-learn face: `MixedRegressor`."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+
+from .arrays import Array, Floats, Ints
+from .auto import fit_auto
+from .data import Clients, rows_from_arrays
+from .errors import SettingsError
+from .model import Assignment, Model
+from .paper import fit_paper
+from .pool import LocalPool
+from .settings import AutoSettings, PaperSettings
+
+
+class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regression for many clients that behave in a few unknown ways.
+
+    Finds the kinds of client, one linear model per kind, and each client's own kind.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        Number of kinds; "auto" finds it from the data by BIC.
+    recipe : {"auto", "paper"}, default="auto"
+        "auto" needs no tuning. "paper" follows the paper and needs ``settings``.
+    settings : AutoSettings, PaperSettings or None, default=None
+        What the recipe lets one choose; the paper's recipe needs a `PaperSettings`.
+    fit_intercept : bool, default=True
+        Give every model a constant term.
+    start : array of shape (n_features,) or (n_clusters, n_features), or None, default=None
+        A model, or one per kind, to try besides the recipe's own. The auto recipe gives the same result whatever it is.
+    random_state : int, RandomState or None, default=None
+        Same number, same result. None is 0: a fit is repeatable unless asked otherwise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_clusters, n_features)
+        Coefficients of each kind, the largest kind first.
+    intercept_ : ndarray of shape (n_clusters,)
+        Constant terms.
+    weights_ : ndarray of shape (n_clusters,)
+        Shares of clients.
+    noise_ : ndarray of shape (n_clusters,)
+        Standard deviation of the noise in each kind.
+    coef_error_ : ndarray of shape (n_clusters, n_features) or None
+        Standard errors of the coefficients (auto recipe).
+    intercept_error_ : ndarray of shape (n_clusters,) or None
+        Standard errors of the constant terms.
+    n_clusters_ : int
+        Number of kinds.
+    clients_ : ndarray of shape (n_clients,)
+        Ids of the clients in the fit, sorted.
+    client_labels_ : ndarray of shape (n_clients,)
+        The most probable kind of each.
+    client_proba_ : ndarray of shape (n_clients, n_clusters)
+        Probabilities of the kinds.
+    choice_ : list of dict
+        Log likelihood and BIC of each number of kinds that was tried.
+    warnings_ : list of str
+        What cannot be known from the data.
+    model_ : Model
+        The model, for saving and reporting.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if X had any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixfed import MixedRegressor, simulate
+    >>> clients = simulate("mirror", n_clients=500, dim=3, seed=0).clients
+    >>> ids = np.repeat(clients.ids, clients.rows)
+    >>> model = MixedRegressor().fit(clients.phi, clients.y, groups=ids)
+    >>> model.n_clusters_
+    2
+    """
+
+    # By default `groups` reaches fit and predict only where the caller routes it.
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        *,
+        recipe: str = "auto",
+        settings: AutoSettings | PaperSettings | None = None,
+        fit_intercept: bool = True,
+        start: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.recipe = recipe
+        self.settings = settings
+        self.fit_intercept = fit_intercept
+        self.start = start
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Fit the kinds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all clients, in any order.
+        y : array-like of shape (n_samples,)
+            Targets.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The client of each row: numbers, text, dates. Without it every row is a client of its own.
+
+        Returns
+        -------
+        self : MixedRegressor
+            The fitted estimator.
+        """
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
+        if groups is not None:
+            check_consistent_length(X, y, groups)
+        clients = Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
+        found = self._fit(clients)
+        model = found.model
+        assigned = model.assign(clients)
+        self.model_: Model = model
+        self.coef_: Floats = model.coef
+        self.intercept_: Floats = model.intercept
+        self.weights_: Floats = model.weights
+        self.noise_: Floats = model.noise
+        self.coef_error_: Floats | None = model.coef_error
+        self.intercept_error_: Floats | None = model.intercept_error
+        self.n_clusters_: int = model.n_clusters
+        self.choice_: list[dict[str, Any]] = model.details.get("choice", [])
+        self.warnings_: list[str] = list(model.warnings)
+        self.clients_: Array = assigned.ids
+        self.client_labels_: Ints = assigned.cluster
+        self.client_proba_: Floats = assigned.probabilities
+        self._client_rows = assigned.rows
+        return self
+
+    def predict(self, X: Any, groups: Any = None) -> Floats:
+        """Predict targets.
+
+        A client of the fit is predicted by its own kinds, any other (and every row, without ``groups``) by the mean
+        over the kinds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The client of each row.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predictions.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
+        known = Assignment(self.clients_, self._client_rows, self.client_proba_) if groups is not None else None
+        return self.model_.predict(rows, known)
+
+    def assign(self, X: Any, y: Any, groups: Any) -> Assignment:
+        """Find the kinds of clients from some of their rows, whether they were in the fit or not.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        groups : array-like of shape (n_samples,)
+            The client of each row.
+
+        Returns
+        -------
+        assignment : Assignment
+            ``ids``, ``cluster``, ``probability`` and ``probabilities`` of the clients.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        y = check_array(y, ensure_2d=False, dtype=np.float64)
+        return self.model_.assign(
+            Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
+        )
+
+    def _fit(self, clients: Clients) -> Any:
+        pool, k = LocalPool(clients), self._n_clusters()
+        seed = self._seed()
+        settings = self.settings
+        if self.start is not None:
+            start = np.asarray(self.start, dtype=np.float64)
+            given = tuple(start) if start.ndim == 1 else tuple(map(tuple, start))
+        if self.recipe == "paper":
+            if not isinstance(settings, PaperSettings) or k is None:
+                raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
+            if self.start is not None:
+                settings = _replaced(settings, given)
+            return fit_paper(pool, clients.features, k, settings, seed=seed)
+        if self.recipe != "auto":
+            raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
+        if settings is not None and not isinstance(settings, AutoSettings):
+            raise SettingsError("recipe='auto' takes settings=AutoSettings(...)")
+        settings = settings or AutoSettings()
+        if self.start is not None:
+            settings = _replaced(settings, given)
+        return fit_auto(pool, clients.features, k, settings, seed=seed)
+
+    def _n_clusters(self) -> int | None:
+        if isinstance(self.n_clusters, str):
+            if self.n_clusters != "auto":
+                raise SettingsError(f"n_clusters = {self.n_clusters!r} must be 'auto' or a whole number, 1 or more")
+            return None
+        return int(self.n_clusters)
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return 0
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _names(self) -> tuple[str, ...]:
+        names = getattr(self, "feature_names_in_", None)
+        return tuple(names) if names is not None else tuple(f"x_{j}" for j in range(self.n_features_in_))
+
+
+def _replaced(settings: Any, start: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(settings, start=start)

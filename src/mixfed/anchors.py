@@ -18,7 +18,10 @@ STARTS = 30
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
 AGREE = 8
 """If so many starts end in the best place, nothing is looked for around it."""
-MOVES = 24
+MORE = 2
+"""Times that as many starts again are made while fewer agree."""
+LOOKS = 4
+MOVES = 48
 """Variants tried in each look around the best."""
 _RIDGE = 0.3
 """Of an anchor's own fit, in rows: most have fewer rows than the basis has columns."""
@@ -102,19 +105,29 @@ class Anchors:
         return np.column_stack([np.zeros(len(theta)), np.ones(len(theta)), -2.0 * theta, products])
 
 
-def search(anchors: Anchors, k: int, rng: np.random.Generator, starts: int, keep: int) -> Candidates:
+def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, quick: bool) -> Candidates:
     """Find the best few mixtures of k models for the anchors, best first."""
     if k == 1:
         return maximise(anchors.expect(_levelled(anchors, np.zeros((1, 1, anchors.dim)))), anchors.shared_noise)
-    seeds = Candidates.stack(
-        [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
-    )
-    candidates, value = anchors.climb(seeds, 25)
-    agree = np.sum(value > value.max() - 1.0)
+    starts = STARTS // 2 if quick else STARTS
+    candidates, value, agree = _many_starts(anchors, k, rng, starts)
+    for _ in range(0 if quick else MORE):
+        if agree >= AGREE:
+            break
+        more, more_value, agree = _many_starts(anchors, k, rng, starts)
+        candidates, value = Candidates.stack([candidates, more]), np.concatenate([value, more_value])
+        agree = int(np.sum(value > value.max() - 1.0))
     candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
     if agree < AGREE:
-        candidates, value = _look_around(anchors, candidates, value, rng)
+        candidates, value = _look_around(anchors, candidates, value, rng, 1 if quick else LOOKS)
     return candidates.pick(distinct(candidates, value, 0.05)[:keep])
+
+
+def _many_starts(anchors: Anchors, k: int, rng: np.random.Generator, starts: int) -> tuple[Candidates, Floats, int]:
+    """Climb from many starts. -> candidates, their values, how many ended in the best place."""
+    seeds = [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
+    candidates, value = anchors.climb(Candidates.stack(seeds), 25)
+    return candidates, value, int(np.sum(value > value.max() - 1.0))
 
 
 def variants(anchors: Anchors, mixture: Candidates, rng: np.random.Generator, count: int) -> Candidates:
@@ -173,10 +186,10 @@ def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -
 
 
 def _look_around(
-    anchors: Anchors, candidates: Candidates, value: Floats, rng: np.random.Generator
+    anchors: Anchors, candidates: Candidates, value: Floats, rng: np.random.Generator, looks: int
 ) -> tuple[Candidates, Floats]:
     """Try variants of the best until they bring nothing new."""
-    for look in range(4):
+    for look in range(looks):
         best = value.max()
         leaders = distinct(candidates, value, 0.05)[: 2 if look == 0 else 1]
         made = [variants(anchors, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]

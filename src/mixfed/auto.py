@@ -31,6 +31,9 @@ from .settings import AutoSettings
 
 _FIRST_LOOK = 4
 """Numbers of kinds tried at once to begin with; then two more at a time while the curve still rises."""
+_BUDGET = 30
+_LOOK_EXCHANGES = 8
+"""Another look is taken while it is likely to end within the budget of exchanges."""
 _PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
 
@@ -114,6 +117,8 @@ class _Search:
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
         frame, settings, shared = self.ground.frame, self.settings, self.settings.shared_noise
+        traffic = self.run.pool.traffic
+        before = traffic.exchanges - SURVEY_EXCHANGES  # what the choice of k took is not counted against the budget
         candidates = [propose(self.ground, k, seed=self.seed, quick=False)]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
@@ -128,10 +133,13 @@ class _Search:
             rounded = _rounded(found.mixture)
             local = refine_locally(frame, rounded, settings.local_update, settings.refine_rounds, shared, settings.hard)
             return self._one("local updates", local)
-        if k > 1:
-            rng = draws.generator(self.seed, "second look", k)
-            keep = int(np.clip(40_000 / (k * frame.dim**2), 4, 16))
-            found = self._one("second look", look_again(self.ground, found, rng, keep, shared))
+        rng = draws.generator(self.seed, "second look", k)
+        keep = int(np.clip(40_000 / (k * frame.dim**2), 4, 16))
+        while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
+            better = self._one("second look", look_again(self.ground, found, rng, keep, shared))
+            if better is found:
+                break
+            found = better
         return found
 
     def likelihood(self, found: Refined) -> float:

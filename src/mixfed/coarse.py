@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import draws
-from .anchors import STARTS, Anchors, search
+from .anchors import Anchors, search
 from .arrays import Array, Floats
 from .candidates import Candidates, Frame, PairMoments, Project
 from .exchange import Census, CensusSum
@@ -78,15 +78,14 @@ def survey(
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> Candidates:
-    """Search the anchors for mixtures of k kinds: as they are, and counted so that they stand for all clients."""
+    """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are."""
     rng = draws.generator(seed, "starts", k)
     dim = ground.frame.dim
     keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
-    starts = 20 if quick else STARTS
     columns = ground.columns(k)
     found = [
-        search(ground.anchors.within(columns, weight), k, rng, starts, max(2, keep // 2))
-        for weight in (ground.fair, ground.anchors.weight)
+        search(ground.anchors.within(columns, weight), k, rng, max(2, keep // 2), quick=quick)
+        for weight in ((ground.fair,) if quick else (ground.fair, ground.anchors.weight))
     ]
     reduced = Candidates.stack(found)
     return Candidates(reduced.theta @ ground.basis[:, columns].T, reduced.log_variance, reduced.log_weight)

@@ -8,7 +8,7 @@ import pytest
 
 from mixfed.errors import SettingsError
 from mixfed.exchange import FedAvg, FedProx
-from mixfed.settings import PaperSettings, read_config
+from mixfed.settings import AutoSettings, PaperSettings, read_config
 
 
 def test_a_config_with_every_key_is_read(tmp_path):
@@ -18,7 +18,7 @@ def test_a_config_with_every_key_is_read(tmp_path):
         "tolerance = 0.2\nseparation = 1\ncov_low = 0.5\ncov_high = 2.0\nupdate = 'fedprox'\nstep = 0.1\n"
         "local_steps = 2\nrefine_rounds = 9\nmembership = 'soft'\nstart = [0, 1.5]\n"
     )
-    settings = read_config(path)
+    settings = read_config(path, "paper")
     assert dataclasses.asdict(settings) == {
         "n_anchors": 3,
         "n_recruits": 20,
@@ -61,12 +61,12 @@ def test_bad_configs_are_refused_by_name(tmp_path, text, message):
     path = tmp_path / "paper.toml"
     path.write_text(text)
     with pytest.raises(SettingsError, match=rf"paper.toml: .*{message}"):
-        read_config(path)
+        read_config(path, "paper")
 
 
 def test_a_missing_config_is_refused(tmp_path):
     with pytest.raises(SettingsError, match="no such file"):
-        read_config(tmp_path / "none.toml")
+        read_config(tmp_path / "none.toml", "paper")
 
 
 def test_defaults_that_depend_on_the_data_are_filled_in():
@@ -75,3 +75,26 @@ def test_defaults_that_depend_on_the_data_are_filled_in():
     assert settings.power_rounds == 19
     assert settings.local_update == FedAvg(0.03, 5)
     assert PaperSettings(separation=1, basis_rounds=4).completed(3, 1000, 10).basis_rounds == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[auto]\nnoise = 'loud'", "noise = 'loud' must be 'own' or 'shared'"),
+        ("[auto]\nmax_clusters = 0", "max_clusters = 0 must be a whole number, 1 or more"),
+        ("[auto]\nupdate = 'fedavg'", "needs a step"),
+        ("[auto]\nstart = [[1, 'a']]", "must be a list of numbers, or one such list for each kind"),
+        ("[auto]\nclusters = 3", "unknown key 'clusters'; did you mean 'max_clusters'"),
+    ],
+)
+def test_bad_auto_tables_are_refused_by_name(tmp_path, text, message):
+    path = tmp_path / "auto.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=rf"auto.toml: \[auto\] .*{message}"):
+        read_config(path, "auto")
+
+
+def test_the_auto_table_may_be_empty(tmp_path):
+    path = tmp_path / "auto.toml"
+    path.write_text("")
+    assert read_config(path, "auto") == AutoSettings()

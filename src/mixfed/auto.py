@@ -21,7 +21,7 @@ from .data import INTERCEPT
 from .doubts import doubts
 from .errors import SettingsError
 from .exchange import Mixture
-from .frame import covariance_to_user, from_user, to_user
+from .frame import errors_to_user, from_user, to_user
 from .mixtures import covariance
 from .model import Model
 from .pool import Pool
@@ -31,6 +31,10 @@ from .settings import AutoSettings
 
 _FIRST_LOOK = 4
 """Numbers of kinds tried at once to begin with; then two more at a time while the curve still rises."""
+_CLIENTS_PER_KIND = 5
+"""When the number of kinds is to be found, there are at most as many as give each so many clients."""
+_LEAST_CLIENTS, _LEAST_ROWS = 3, 2
+"""A kind that counts has so many clients, and so many rows for each coefficient and its noise."""
 _BUDGET = 30
 _LOOK_EXCHANGES = 8
 """Another look is taken while it is likely to end within the budget of exchanges."""
@@ -95,6 +99,7 @@ class _Search:
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
+        most = max(1, min(most, self._supported()))
         tried = 0
         while tried < most:
             ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
@@ -104,9 +109,21 @@ class _Search:
             if tried - self.best() >= _PATIENCE:
                 break
 
+    def _supported(self) -> int:
+        """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""
+        census = self.ground.census
+        return min(census.n_clients // _CLIENTS_PER_KIND, census.n_rows // (3 * (self.ground.frame.dim + 2)))
+
     def best(self) -> int:
-        """Give the number of kinds with the best BIC."""
-        return max(self.scanned, key=lambda k: self.bic(self.scanned[k]))
+        """Give the number of kinds with the best BIC, of those whose every kind is one."""
+        return max(filter(self._sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
+
+    def _sound(self, k: int) -> bool:
+        """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
+        reply = self.scanned[k].reply
+        return k == 1 or bool(
+            reply.clients.min() >= _LEAST_CLIENTS and reply.rows.min() >= _LEAST_ROWS * (self.ground.frame.dim + 1)
+        )
 
     def bic(self, found: Refined) -> float:
         """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
@@ -222,8 +239,7 @@ def _model(
     if len(reply.missing):
         spread = covariance(mixture, reply, 0, reply.missing[0], settings.shared_noise)
         if spread is not None:
-            variance = np.diagonal(covariance_to_user(frame, spread[order]), axis1=1, axis2=2)
-            errors = np.sqrt(np.maximum(variance, 0.0))
+            errors = errors_to_user(frame, spread[order])
     scanned = search.scanned
     return Model.from_mixture(
         final,

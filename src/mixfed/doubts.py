@@ -55,23 +55,25 @@ def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
     rows, clients = found.reply.rows[0][order], found.reply.clients[0][order]
     overlap = found.reply.overlap[0][np.ix_(order, order)]
     dim, k = ground.frame.dim, len(order)
-    said = [
-        f"kind {j} has {rows[j]:.0f} rows for {dim} coefficients: do not trust them"
-        for j in range(k)
-        if rows[j] < 3 * dim
-    ]
+    said = []
+    thin = np.flatnonzero(rows < 3 * dim)
+    if len(thin):
+        said.append(f"{_named(thin)} with fewer than 3 rows for each of {dim} coefficients: do not trust them")
     for j in range(k):
         for other in range(j + 1, k):
             chance = overlap[j, other] / max(min(clients[j], clients[other]), 1e-12)
-            if chance > _OVERLAP:
+            if chance > _OVERLAP and min(clients[j], clients[other]) >= 1:
                 said.append(
                     f"kinds {j} and {other} are closer than the rows of a client can tell: one of the smaller kind "
                     f"has a chance of {chance:.0%} to be of the other"
                 )
-    expected = np.exp(found.mixture.log_weight[0][order]) * len(ground.fair)
-    said += [
-        f"kind {j} has about {expected[j]:.1f} of the {len(ground.fair)} anchors: another of its size may be missed"
-        for j in range(k)
-        if k > 1 and expected[j] < 5
-    ]
+    share = np.exp(found.mixture.log_weight[0][order])
+    rare = np.flatnonzero((share * len(ground.fair) < 5) & (share < 0.5))
+    if len(rare):
+        said.append(f"{_named(rare)} with fewer than 5 of the {len(ground.fair)} anchors: others like it may be missed")
     return said
+
+
+def _named(kinds: Array) -> str:
+    names = [str(kind) for kind in kinds[:4]] + (["..."] if len(kinds) > 4 else [])
+    return f"kinds {', '.join(names)}" if len(kinds) > 1 else f"kind {names[0]}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from .arrays import Array, Floats
 from .candidates import Frame, Gram, GramSum
+from .errors import DataError
 from .exchange import CensusSum
 
 _COLLINEAR = 1e-10
@@ -63,12 +64,15 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     scale = np.where(live, 1.0 / np.where(live, spread, 1.0), 0.0)
     eigenvalues, axes = np.linalg.eigh(reply.gram * np.outer(scale, scale) / n_rows)
     kept = eigenvalues > _COLLINEAR * max(eigenvalues[-1], 1e-300)
+    if not kept.any():
+        raise DataError("every feature is 0 in all rows: there is nothing to fit")
     whiten = (scale / columns.unit)[:, None] * axes[:, kept] / np.sqrt(eigenvalues[kept])
     # In whitened features the pooled fit is the cross moment itself.
     cross = (whiten * columns.unit[:, None]).T @ reply.cross / n_rows
-    residual = reply.square / n_rows - cross @ cross
     total = reply.square / n_rows
-    size = np.sqrt(max(residual, 1e-20 * total)) if total > 0 else 1.0
+    # A target that is explained to rounding has a noise of rounding, not of nothing.
+    least = 1e-20 * total + 1e-31 * columns.target_centre**2 or 1e-20
+    size = np.sqrt(max(total - cross @ cross, least))
     lost = axes[:, ~kept] ** 2
     tied = live & (lost.sum(axis=1) > 1e-6)
     pooled = whiten @ cross
@@ -98,14 +102,21 @@ def from_user(frame: Frame, theta: Floats) -> Floats:
     if frame.constant is not None:
         coef[..., frame.constant] -= (frame.target_centre - coef @ frame.centre) / frame.constant_value
     away = (coef - frame.slope) / frame.scale
-    return np.asarray(np.linalg.lstsq(frame.whiten, away.reshape(-1, len(frame.slope)).T, rcond=None)[0].T).reshape(
-        *coef.shape[:-1], -1
-    )
+    # Rows of very different size: solve for them in units of their own, or the small ones are taken for rounding.
+    largest = np.abs(frame.whiten).max(axis=1)
+    unit = np.where(largest > 0, largest, 1.0)
+    flat = (away / unit).reshape(-1, len(unit)).T
+    found = np.linalg.lstsq(frame.whiten / unit[:, None], flat, rcond=None)[0].T
+    return np.asarray(found.reshape(*coef.shape[:-1], -1), dtype=np.float64)
 
 
-def covariance_to_user(frame: Frame, covariance: Floats) -> Floats:
-    """Turn covariances of models in standard units (..., d, d) into ones of the table's columns (..., D, D)."""
-    jacobian = frame.scale * frame.whiten.copy()
+def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
+    """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
+    jacobian = frame.whiten.copy()
     if frame.constant is not None:
         jacobian[frame.constant] -= frame.centre @ jacobian / frame.constant_value
-    return jacobian @ covariance @ jacobian.T
+    # Rows of very different size: square them in units of their own, or they overflow.
+    unit = np.abs(jacobian).max(axis=1, keepdims=True)
+    rows = np.divide(jacobian, unit, out=np.zeros_like(jacobian), where=unit > 0)
+    variance = np.einsum("Dd,kde,De->kD", rows, covariance, rows)
+    return np.asarray(frame.scale * unit[:, 0] * np.sqrt(np.maximum(variance, 0.0)))

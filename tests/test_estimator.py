@@ -1,0 +1,123 @@
+"""MixedRegressor is a real scikit-learn regressor."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mixfed import MixedRegressor, PaperSettings, SettingsError, bottleneck_distance, label_agreement, simulate
+from mixfed.theory import least_gap
+
+
+@parametrize_with_checks([MixedRegressor()])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    made = simulate(n_clients=800, dim=3, n_clusters=2, layout="mirror", seed=1)
+    clients = made.clients
+    return made, clients.phi, clients.y, np.repeat(clients.ids, clients.rows)
+
+
+def test_the_attributes_of_the_contract(problem):
+    made, X, y, groups = problem
+    model = MixedRegressor(n_clusters="auto", random_state=0).fit(X, y, groups=groups)
+    assert model.coef_.shape == (2, 3)
+    assert model.intercept_.shape == model.weights_.shape == model.noise_.shape == (2,)
+    assert model.coef_error_.shape == (2, 3)
+    np.testing.assert_array_equal(model.clients_, made.clients.ids)
+    assert model.client_labels_.shape == (800,)
+    assert model.client_proba_.shape == (800, 2)
+    assert bottleneck_distance(model.coef_, made.theta) < 0.05
+    assert label_agreement(model.client_labels_, made.labels) > 0.98
+    assert model.score(X, y) < 0.1  # without groups: the mean over mirrored kinds says nothing
+    assert np.corrcoef(model.predict(X, groups=groups), y)[0, 1] > 0.95
+
+
+def test_clients_never_seen_are_assigned_from_a_few_rows(problem):
+    made, X, y, groups = problem
+    seen = groups < 600
+    model = MixedRegressor(2).fit(X[seen], y[seen], groups=groups[seen])
+    kinds = model.assign(X[~seen], y[~seen], groups=groups[~seen])
+    assert label_agreement(kinds.cluster, made.labels[600:]) > 0.97
+    np.testing.assert_allclose(kinds.probabilities.sum(axis=1), 1)
+
+
+def test_cross_validation_routes_the_groups(problem):
+    _, X, y, groups = problem
+    with config_context(enable_metadata_routing=True):
+        model = MixedRegressor(2).set_fit_request(groups=True).set_predict_request(groups=True)
+        scores = cross_validate(model, X, y, params={"groups": groups}, cv=GroupKFold(3), error_score="raise")
+        assert scores["test_score"].shape == (3,)
+        pipeline = make_pipeline(StandardScaler(), MixedRegressor(2).set_fit_request(groups=True))
+        cross_validate(pipeline, X, y, params={"groups": groups}, cv=GroupKFold(3), error_score="raise")
+
+
+def test_pipelines_with_scaling_and_polynomials(problem):
+    made, _, _, _ = problem
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (made.clients.n_rows, 1))
+    kind = np.repeat(made.labels, made.clients.rows)
+    y = np.where(kind == 1, x[:, 0] ** 2, 3 - x[:, 0]) + 0.1 * rng.standard_normal(len(x))
+    groups = np.repeat(made.clients.ids, made.clients.rows)
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            StandardScaler(), PolynomialFeatures(2, include_bias=False), MixedRegressor().set_fit_request(groups=True)
+        )
+        pipeline.fit(x, y, groups=groups)
+    model = pipeline[-1]
+    assert model.n_clusters_ == 2
+    assert label_agreement(model.client_labels_, made.labels) > 0.95
+
+
+def test_clone_pickle_and_data_frames(problem):
+    _, X, y, groups = problem
+    frame = pd.DataFrame(X, columns=["price", "size", "age"])
+    model = MixedRegressor(2, fit_intercept=False).fit(frame, y, groups=[f"store {group}" for group in groups])
+    assert model.model_.features == ("price", "size", "age")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    fresh = clone(model)
+    assert not hasattr(fresh, "coef_")
+    assert fresh.get_params() == model.get_params()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["size", "price", "age"]])
+
+
+def test_the_papers_recipe_is_an_argument():
+    made = simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5)
+    groups = np.repeat(made.clients.ids, made.clients.rows)
+    settings = PaperSettings(
+        separation=least_gap(made.theta), n_anchors=8, n_recruits=300, pairs=30, rounds=6, refine_rounds=200
+    )
+    model = MixedRegressor(2, recipe="paper", settings=settings, fit_intercept=False, start=np.ones(4))
+    model.fit(made.clients.phi, made.clients.y, groups=groups)
+    assert bottleneck_distance(model.coef_, made.theta) < 0.05
+    assert model.coef_error_ is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"recipe": "paper"}, "needs settings=PaperSettings"),
+        ({"recipe": "magic"}, "unknown recipe 'magic'"),
+        ({"n_clusters": "many"}, "'auto' or a whole number"),
+        ({"n_clusters": 0}, "must be 1 or more"),
+        ({"settings": PaperSettings(separation=1)}, "takes settings=AutoSettings"),
+    ],
+)
+def test_bad_arguments_are_refused_in_fit(problem, arguments, message):
+    _, X, y, groups = problem
+    with pytest.raises(SettingsError, match=message):
+        MixedRegressor(**arguments).fit(X, y, groups=groups)

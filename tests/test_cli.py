@@ -132,6 +132,32 @@ def test_theory_prints_the_papers_quantities(fitted):
     assert "up to constants" in mixfed("theory", out).stdout
 
 
+def test_theory_of_exact_models_leaves_out_what_local_steps_would_say(table, tmp_path):
+    result = mixfed("fit", table, "--client", "client", "--target", "y", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    found = json.loads(mixfed("theory", tmp_path, "--json").stdout)
+    assert found["gamma"] is None
+    assert 0 < found["rho"] < 1
+    assert "-" in mixfed("theory", tmp_path).stdout
+
+
+def test_the_default_recipe_needs_no_settings(table, tmp_path):
+    result = mixfed("fit", table, "--client", "client", "--target", "y", "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    model = json.loads((tmp_path / "model.json").read_text())
+    truth = json.loads(table.with_name("t.truth.json").read_text())
+    assert printed["n_clusters"] == model["n_clusters"] == 2
+    assert model["recipe"] == "auto"
+    assert model["warnings"] == []
+    assert bottleneck_distance(model["coef"], truth["coef"]) < 0.05
+    assert np.abs(model["intercept"]).max() < 0.05
+    assert np.shape(model["coef_error"]) == (2, 4)
+    assert [entry["n_clusters"] for entry in model["details"]["choice"]] == [1, 2, 3, 4]
+    trace = pd.read_parquet(tmp_path / "trace.parquet")
+    assert trace.exchanges.tolist() == list(range(1, len(trace) + 1))
+
+
 def test_a_text_summary_shows_the_kinds(table, tmp_path):
     result = mixfed(*fit_arguments(table, tmp_path / "out"))
     assert "2 kinds of client" in result.stdout

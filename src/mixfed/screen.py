@@ -101,7 +101,7 @@ def kinds_table(model: Model) -> Table:
     for feature in shown:
         table.add_column(model.features[feature], justify="right")
     for j in range(model.n_clusters):
-        cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:.3g}"]
+        cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:#.3g}"]
         if model.has_intercept:
             cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
         for feature in shown:
@@ -113,7 +113,7 @@ def kinds_table(model: Model) -> Table:
 
 def _cell(value: float, error: float | None) -> str:
     """Show a coefficient above its standard error."""
-    return f"{value:.3g}" if error is None else f"{value:.3g}\n[dim]±{error:.2g}[/dim]"
+    return f"{value:#.3g}" if error is None else f"{value:#.3g}\n[dim]±{error:.2g}[/dim]"
 
 
 def theory_table(theory: Theory) -> Table:

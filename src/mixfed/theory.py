@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats, Ints
-from .errors import SettingsError
 from .exchange import FedProx, Update
 from .model import Model
 from .settings import paper_settings
@@ -34,10 +33,10 @@ class Constants:
 class Theory:
     """The paper's quantities; all statements hold up to constants."""
 
-    gamma: float
-    """eta max_i |phi_i|^2 / n_i: below 1 in the theorems."""
-    kappa: float
-    """Stability of the local updates, 1 or more."""
+    gamma: float | None
+    """eta max_i |phi_i|^2 / n_i: below 1 in the theorems; None if models are exact, without local steps."""
+    kappa: float | None
+    """Stability of the local updates, 1 or more; None if models are exact."""
     rho: float
     """Share of rows of the smallest kind."""
     chi2: float
@@ -52,10 +51,10 @@ class Theory:
     """That number of rows."""
     nu: float
     """Bound on the share of rows put into wrong kinds."""
-    contraction: float
-    """Factor by which Phase 2 shrinks the error each round."""
+    contraction: float | None
+    """Factor by which Phase 2 shrinks the error each round; None if models are exact."""
     rounds: int | None
-    """Rounds of Phase 2 until the error is that of the clustering; None if no number of rounds reaches it."""
+    """Rounds of Phase 2 until the error is that of the clustering; None if there is no such number."""
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Give the quantities by name; what is infinite (the separation of one kind) is None."""
@@ -64,32 +63,32 @@ class Theory:
 
     def described(self) -> list[tuple[str, str, str]]:
         """Give name, value and meaning of each quantity."""
-        rounds = "-" if self.rounds is None else str(self.rounds)
+        shown = {name: "-" if value is None else f"{value:.4g}" for name, value in self.as_dict().items()}
         return [
-            ("gamma", f"{self.gamma:.4g}", "step times the largest |phi_i|^2 / n_i; the theorems ask for less than 1"),
-            ("kappa", f"{self.kappa:.4g}", "stability of the local updates; 1 is ideal"),
-            ("rho", f"{self.rho:.4g}", "share of rows of the smallest kind"),
-            ("chi2", f"{self.chi2:.4g}", "how unequal the clients' row counts are; 0 if all are equal"),
-            ("separation", f"{self.separation:.4g}", "least distance between two models (Delta)"),
-            ("noise", f"{self.noise:.4g}", "largest noise of any kind (sigma)"),
-            ("p_e", f"{self.p_e:.4g}", f"bound on a wrong label for a client of {self.p_e_rows} rows"),
-            ("nu", f"{self.nu:.4g}", "bound on the share of rows with wrong labels"),
-            ("contraction", f"{self.contraction:.4g}", "factor on the error per round of Phase 2"),
-            ("rounds", rounds, "rounds of Phase 2 until the error is that of the labels"),
+            ("gamma", shown["gamma"], "step times the largest |phi_i|^2 / n_i; the theorems ask for less than 1"),
+            ("kappa", shown["kappa"], "stability of the local updates; 1 is ideal"),
+            ("rho", shown["rho"], "share of rows of the smallest kind"),
+            ("chi2", shown["chi2"], "how unequal the clients' row counts are; 0 if all are equal"),
+            ("separation", shown["separation"], "least distance between two models (Delta)"),
+            ("noise", shown["noise"], "largest noise of any kind (sigma)"),
+            ("p_e", shown["p_e"], f"bound on a wrong label for a client of {self.p_e_rows} rows"),
+            ("nu", shown["nu"], "bound on the share of rows with wrong labels"),
+            ("contraction", shown["contraction"], "factor on the error per round of Phase 2"),
+            ("rounds", shown["rounds"], "rounds of Phase 2 until the error is that of the labels"),
         ]
 
 
 def predict(
     *,
     sizes: Ints,
-    peak: float,
+    peak: float | None,
     kind_rows: Floats,
     theta: Floats,
     noise: float,
-    update: Update,
+    update: Update | None,
     constants: Constants | None = None,
 ) -> Theory:
-    """Compute the paper's quantities.
+    """Compute the paper's quantities; without a local update only those that do not depend on one.
 
     sizes (n + 1,): clients by number of rows; peak: the largest |phi_i|^2 / n_i; kind_rows (k,): rows of each kind;
     theta (k, d).
@@ -98,17 +97,21 @@ def predict(
     k, dim = theta.shape
     counts = np.arange(len(sizes))
     n_clients, n_rows = int(sizes.sum()), int(sizes @ counts)
-    gamma = update.step * peak
-    kappa = stability(update, gamma)
     rho = float(kind_rows.min() / kind_rows.sum())
     chi2 = n_clients * float(sizes @ counts.astype(float) ** 2) / n_rows**2 - 1.0
     separation = least_gap(theta)
     errors = wrong_label_bound(counts, k, separation, noise, constants.error)
     spread = math.sqrt(dim * k * math.log(k) / n_clients * (chi2 + 1.0))
     nu = float(sizes @ (counts * errors)) / n_rows + constants.deviation * spread
-    pace = constants.contraction * update.local_steps * update.step * rho / kappa
     usual = int(np.argmax(sizes))
-    reachable = 0 < nu < separation < math.inf and pace > 0
+    gamma = kappa = contraction = rounds = None
+    if update is not None and peak is not None:
+        gamma = update.step * peak
+        kappa = stability(update, gamma)
+        pace = constants.contraction * update.local_steps * update.step * rho / kappa
+        contraction = 1.0 - pace
+        if 0 < nu < separation < math.inf:
+            rounds = math.ceil(math.log(separation / nu) / pace)
     return Theory(
         gamma=gamma,
         kappa=kappa,
@@ -119,28 +122,24 @@ def predict(
         p_e=float(errors[usual]),
         p_e_rows=usual,
         nu=nu,
-        contraction=1.0 - pace,
-        rounds=math.ceil(math.log(separation / nu) / pace) if reachable else None,
+        contraction=contraction,
+        rounds=rounds,
     )
 
 
 def predict_for(model: Model, constants: Constants | None = None) -> Theory:
-    """Compute the paper's quantities for a model that the paper's recipe fitted."""
-    try:
-        settings = paper_settings(model.details["settings"])
-        pairs = np.array(model.details["sizes"], dtype=np.int64)
-        kind_rows, peak = np.array(model.details["kind_rows"]), float(model.details["peak"])
-    except KeyError as missing:
-        raise SettingsError(f"the model says nothing of {missing}: only the paper's recipe has a theory") from None
+    """Compute the paper's quantities for a fitted model."""
+    pairs = np.array(model.details["sizes"], dtype=np.int64)
+    update = paper_settings(model.details["settings"]).local_update if model.recipe == "paper" else None
     sizes = np.zeros(pairs[:, 0].max() + 1, dtype=np.int64)
     sizes[pairs[:, 0]] = pairs[:, 1]
     return predict(
         sizes=sizes,
-        peak=peak,
-        kind_rows=kind_rows,
+        peak=model.details.get("peak"),
+        kind_rows=np.array(model.details["kind_rows"]),
         theta=model.theta,
         noise=float(model.noise.max()),
-        update=settings.local_update,
+        update=update,
         constants=constants,
     )
 

@@ -6,13 +6,14 @@ Usage: python experiments/coverage.py [--fits 300]
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
 from mixfed import LocalPool, fit_auto, simulate
 from mixfed.metrics import bottleneck_matching
 
-DESIGNS = {
+DESIGNS: dict[str, dict[str, Any]] = {
     "2 kinds, noise 0.6": {"n_clients": 400, "dim": 3, "n_clusters": 2, "noise": 0.6, "radius": 1.0},
     "3 kinds, 2 to 4 rows, noise 1.0": {
         "n_clients": 2000,

@@ -1,4 +1,4 @@
-"""Clients of 2 to 4 rows at noise 1.0: how far hard labels end from the truth, and whether memberships mean what they say.
+"""Clients of 2 to 4 rows at noise 1.0: how far hard labels end from the truth, and whether memberships are calibrated.
 
 Usage: python experiments/soft_and_hard.py [--seeds 5]
 """

@@ -1,6 +1,7 @@
 """Real data, where no model is true: our likelihood against the best of many random starts of EM.
 
-"ties" counts the random starts that came within 0.5 of ours. Features are standardised, with an intercept; k = 2 to 8. Reads the folder that MIXFED_DATA names.
+"ties" counts the random starts that came within 0.5 of ours. Features are standardised, with an intercept; k = 2 to 8.
+Reads the folder that MIXFED_DATA names.
 
 Usage: python experiments/real_likelihood.py [--starts 50] [--data konza_bison,lahman_fielding_1954_2024]
 """
@@ -37,9 +38,7 @@ def main() -> None:
     parser.add_argument("--data", default="konza_bison,lahman_fielding_1954_2024")
     parser.add_argument("--kinds", default="2,3,4,5,6,7,8")
     options = parser.parse_args()
-    print(
-        f"{'set':<28} {'k':>2} {'ours':>12} {'s':>6} {'best of EM':>12} {'s':>7} {'ours - best':>12} {'starts that tie':>16}"
-    )
+    print(f"{'set':<28} {'k':>2} {'ours':>12} {'s':>6} {'best of EM':>12} {'s':>7} {'ours - best':>12} {'ties':>5}")
     for name in options.data.split(","):
         clients = load(name)
         em = EM(clients)

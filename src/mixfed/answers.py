@@ -1,6 +1,7 @@
 """What clients do in the tuning-free recipe: answer its queries from their own rows, in standard units.
 
-Rows are put into standard units block by block, as they are needed: no second copy of the table is kept.
+Rows are put into standard units block by block, as they are needed: no second copy of the table is kept. This module
+adds to the `answer` and `answer_each` of `client`, and is where the pools get them from.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from .candidates import (
     SplitSum,
     Statistics,
 )
-from .client import answer, answer_each, update_arguments
+from .client import answer as answer
+from .client import answer_each as answer_each
+from .client import update_arguments
 from .compiled import compiled, over_blocks
 from .data import Clients
 from .exchange import ModelSum, Replies, Sum, Together

@@ -12,9 +12,8 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from . import answers as _answers  # noqa: F401  (it registers the answers of the tuning-free recipe)
+from .answers import answer, answer_each
 from .arrays import Array, Ints, Keys
-from .client import answer, answer_each
 from .compiled import one_blas_thread
 from .data import Clients
 from .exchange import Each, Query, R, S, Traffic

@@ -11,6 +11,7 @@ cannot fail. So the maximum is reached to rounding in about ten exchanges, where
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .anchors import splits, variants
-from .arrays import Floats
+from .arrays import Floats, Ints
 from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .coarse import Ground
 from .exchange import ModelSum, Query, Together, Update
@@ -34,7 +35,7 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for the leader only, at fewer dampings."""
 _DAMPINGS = (0.8, 0.97, 1.0)
 _DAMPINGS_MANY = (0.9, 1.0)
-_MOST_ROUNDS = 40
+_MOST_ROUNDS = 20
 CONVERGED = 1e-9
 """Newton's promise, in units of log likelihood, below which a mixture is at its maximum."""
 
@@ -67,45 +68,26 @@ def refine(
     candidates, value = yield from _warm_up(frame, candidates, shared_noise)
     _, k, dim = candidates.theta.shape
     many = k * (dim + 2) > _MANY
-    trials, owner, before = candidates, np.arange(len(candidates)), value
-    best: Refined | None = None
-    leader: Refined | None = None
-    newest = np.zeros(len(trials), dtype=bool)
-    newest[0] = True
+    field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
+    best = leader = None
     for round_ in range(_MOST_ROUNDS):
-        informed = tuple(np.flatnonzero(newest | (not many)).tolist())
-        reply = yield Expect(frame, trials, informed)
-        value = values(trials, reply)
-        # Of each runner's trials the best goes on; of runners that met, one.
-        firsts = np.array([mine[np.argmax(value[mine])] for mine in (np.flatnonzero(owner == o) for o in set(owner))])
-        gains = value[firsts] - before[owner[firsts]]
-        order = distinct(trials.pick(firsts), value[firsts], 0.01)
-        runners, gains = firsts[order], gains[order]
-        steps = [_newton(trials, reply, c, informed, many, shared_noise) for c in runners.tolist()]
-        found = [
-            Refined(trials.pick(c), value[c], reply.likelihood[c], _only(reply, c, informed), step.decrement)
-            for c, step in zip(runners.tolist(), steps, strict=True)
-        ]
-        leader = found[0]
+        reply = yield Expect(frame, field.trials, field.informed)
+        runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, shared_noise)
+        leader = runners[0].found
+        for runner in runners:
+            if runner.found.decrement < tolerance and (best is None or runner.found.value > best.value):
+                best = dataclasses.replace(runner.found, mixture=runner.newton.steps.pick([-1]))
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
-        going: list[int] = []
-        for place, (one, step) in enumerate(zip(found, steps, strict=True)):
-            if one.decrement < tolerance:
-                if best is None or one.value > best.value:
-                    best = Refined(step.steps.pick([-1]), one.value, one.likelihood, one.reply, one.decrement)
-            elif len(going) < _RUNNERS[min(round_, len(_RUNNERS) - 1)]:
-                promise = one.decrement if np.isfinite(one.decrement) else 20.0 * max(gains[place], 0.0) + 1e-3
-                hope = (10.0 if round_ < 4 else 3.0) * promise
-                leads = place == 0 and one.value >= bar
-                if leads or (one.decrement > 1e-6 and one.value + hope > bar + 1e-3):
-                    going.append(place)
+        going = [
+            runner
+            for runner in runners
+            if runner.found.decrement >= tolerance and _has_hope(runner, runner is runners[0], bar, round_)
+        ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
-        before = value[runners]
-        trials, owner, newest = _next_trials(reply, runners, going, steps, shared_noise)
-    if best is None and leader is not None and leader.value > incumbent:
-        return leader
-    return best if best is not None and best.value > incumbent else None
+        field = _next_field(going, maximise(reply, shared_noise), many)
+    end = best or leader
+    return end if end is not None and end.value > incumbent else None
 
 
 def refine_hard(frame: Frame, candidates: Candidates, shared_noise: bool) -> Generator[Expect, ExpectSum, Refined]:
@@ -212,28 +194,77 @@ def _warm_up(
     return candidates, value
 
 
-def _newton(
-    trials: Candidates, reply: ExpectSum, c: int, informed: tuple[int, ...], many: bool, shared_noise: bool
-) -> Newton:
-    if c not in informed:
-        return Newton(trials.pick([]), np.inf)
-    missing = reply.missing[informed.index(c)]
-    return newton(trials, reply, c, missing, _DAMPINGS_MANY if many else _DAMPINGS, shared_noise)
+@dataclass(frozen=True, eq=False)
+class _Field:
+    """What one exchange asks about: trials, each of a runner that was somewhere before."""
+
+    trials: Candidates
+    owner: Ints
+    """(C,): whose trial it is."""
+    before: Floats
+    """(runners,): the value where each was."""
+    informed: tuple[int, ...]
+    """Trials whose missing information is asked for."""
 
 
-def _next_trials(
-    reply: ExpectSum, runners: Any, going: list[int], steps: list[Newton], shared_noise: bool
-) -> tuple[Candidates, Any, Any]:
-    """Give each runner that goes on an EM step and its Newton steps; say whose each is, and which to inform."""
-    climbed = maximise(reply, shared_noise)
-    parts, owner, newest = [], [], []
-    for rank, place in enumerate(going):
-        step = steps[place]
-        chosen = step.steps if step.decrement > 1e-3 else step.steps.pick([-1])
-        parts += [climbed.pick(runners[place]), chosen]
-        owner += [place] * (1 + len(chosen))
-        newest += [rank == 0 and len(chosen) == 0] + [True] * len(chosen)
-    return Candidates.stack(parts), np.array(owner), np.array(newest)
+@dataclass(frozen=True, eq=False)
+class _Runner:
+    """Where the best trial of a runner led."""
+
+    place: int
+    """Of that trial in the exchange."""
+    found: Refined
+    newton: Newton
+    gain: float
+
+
+def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], shared_noise: bool) -> list[_Runner]:
+    """Take each runner's best trial; of runners that met, one. The best comes first."""
+    value = values(field.trials, reply)
+    own = [np.flatnonzero(field.owner == runner) for runner in np.unique(field.owner)]
+    firsts = np.array([trials[np.argmax(value[trials])] for trials in own])
+    ranked = []
+    for c in firsts[distinct(field.trials.pick(firsts), value[firsts], 0.01)].tolist():
+        steps = Newton(field.trials.pick([]), np.inf)
+        if c in field.informed:
+            missing = reply.missing[field.informed.index(c)]
+            steps = newton(field.trials, reply, c, missing, dampings, shared_noise)
+        found = Refined(
+            field.trials.pick(c),
+            float(value[c]),
+            float(reply.likelihood[c]),
+            _only(reply, c, field.informed),
+            steps.decrement,
+        )
+        ranked.append(_Runner(c, found, steps, float(value[c] - field.before[field.owner[c]])))
+    return ranked
+
+
+def _has_hope(runner: _Runner, leads: bool, bar: float, round_: int) -> bool:
+    """Say whether a runner may yet be the best: by what Newton promises, or else by its last gain."""
+    found = runner.found
+    if leads and found.value >= bar:
+        return True
+    promise = found.decrement if np.isfinite(found.decrement) else 20.0 * max(runner.gain, 0.0) + 1e-3
+    return found.decrement > 1e-6 and found.value + (10.0 if round_ < 4 else 3.0) * promise > bar + 1e-3
+
+
+def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field:
+    """Give each runner its EM step and its Newton steps to try."""
+    parts: list[Candidates] = []
+    owner: list[int] = []
+    informed: list[int] = []
+    for rank, runner in enumerate(going):
+        steps = runner.newton.steps
+        if len(steps) and runner.found.decrement <= 1e-3:
+            steps = steps.pick([-1])  # so near the maximum the full step is the one
+        if not many or (rank == 0 and len(steps) == 0):
+            informed.append(len(owner))
+        informed += range(len(owner) + 1, len(owner) + 1 + len(steps))
+        parts += [climbed.pick(runner.place), steps]
+        owner += [rank] * (1 + len(steps))
+    before = np.array([runner.found.value for runner in going])
+    return _Field(Candidates.stack(parts), np.array(owner), before, tuple(informed))
 
 
 def _only(reply: ExpectSum, c: int, informed: tuple[int, ...]) -> ExpectSum:

@@ -61,7 +61,7 @@ def from_truth(made: Simulation) -> Floats:
     k = len(made.theta)
     shares = np.bincount(made.labels, minlength=k) / len(made.labels)
     mixture, _ = em.climb(em.at(made.theta, made.design.noise, shares), steps=30)
-    found = converse(em.pool, [refine(em.frame, mixture, False)])[0]
+    found = converse(em.pool, [refine(em.frame, mixture, em.rules)])[0]
     return em.models(found.mixture)
 
 

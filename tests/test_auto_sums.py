@@ -163,7 +163,7 @@ def test_every_reply_is_the_sum_of_the_clients_replies(seed, sizes, dim, hard):
     clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
     mixture = random_candidates(seed, 1, 2, dim)
     queries = [
-        Gram(np.zeros(dim), np.ones(dim), 0.0),
+        Gram(np.zeros(dim), np.ones(dim), 0.0, 2.0),
         PairMoments(frame, True),
         SplitMoments(frame, mixture),
         Expect(frame, random_candidates(seed, 2, 2, dim), (1,), hard),

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from .answers import posterior
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
-from .mixtures import distinct, maximise, values
+from .mixtures import PRIOR_SHARE, Rules, distinct, maximise, residual_variance, values
 
 STARTS = 30
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
@@ -30,8 +30,8 @@ _RIDGE = 0.3
 class Anchors:
     """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
 
-    def __init__(self, statistics: Statistics, weight: Floats, shared_noise: bool) -> None:
-        self.statistics, self.weight, self.shared_noise = statistics, weight, shared_noise
+    def __init__(self, statistics: Statistics, weight: Floats, rules: Rules) -> None:
+        self.statistics, self.weight, self.rules = statistics, weight, rules
         self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
         upper = np.triu_indices(self.dim)
@@ -46,11 +46,11 @@ class Anchors:
         self.least: Floats = np.maximum(np.sum(self._table * self._features(self.fits), axis=1), 0.0)
         """(a,): what that fit leaves."""
 
-    def within(self, columns: Array, weight: Floats) -> Anchors:
-        """Look at the same anchors in some columns of the basis only, and count them otherwise."""
+    def within(self, columns: Array, weight: Floats, rules: Rules) -> Anchors:
+        """Look at the same anchors in some columns of the basis only, count them otherwise, by other rules."""
         whole = self.statistics
         gram = whole.gram[:, columns[:, None], columns]
-        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, self.shared_noise)
+        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, rules)
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -92,10 +92,10 @@ class Anchors:
         last = np.full(len(candidates), -np.inf)
         for _ in range(steps):
             reply = self.expect(candidates)
-            value = values(candidates, reply)
+            value = values(candidates, reply, self.rules)
             if tolerance and np.all(value - last < tolerance):
                 break
-            candidates, last = maximise(reply, self.shared_noise), value
+            candidates, last = maximise(reply, self.rules), value
         return candidates, last
 
     def _features(self, theta: Floats) -> Floats:
@@ -105,10 +105,25 @@ class Anchors:
         return np.column_stack([np.zeros(len(theta)), np.ones(len(theta)), -2.0 * theta, products])
 
 
+def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
+    """Find what a good mixture of k models leaves, roughly, and the rules that fit it."""
+    if k == 1:
+        return anchors.rules
+    candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
+    for _ in range(4):
+        judged = anchors.within(np.arange(anchors.dim), anchors.weight, rules)
+        candidates, value = judged.climb(candidates, 15)
+        left = residual_variance(candidates, judged.expect(candidates), int(np.argmax(value)))
+        if PRIOR_SHARE * left > 0.5 * rules.prior_variance:
+            break
+        rules = rules.fitting(left)
+    return rules
+
+
 def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, quick: bool) -> Candidates:
     """Find the best few mixtures of k models for the anchors, best first."""
     if k == 1:
-        return maximise(anchors.expect(_levelled(anchors, np.zeros((1, 1, anchors.dim)))), anchors.shared_noise)
+        return maximise(anchors.expect(_levelled(anchors, np.zeros((1, 1, anchors.dim)))), anchors.rules)
     starts = STARTS // 2 if quick else STARTS
     candidates, value, agree = _many_starts(anchors, k, rng, starts)
     for _ in range(0 if quick else MORE):
@@ -222,7 +237,7 @@ def _spread_seeds(anchors: Anchors, k: int, starts: int, rng: np.random.Generato
 def _random_starts(anchors: Anchors, k: int, starts: int, rng: np.random.Generator) -> Candidates:
     """Start near the pooled fit, from random memberships."""
     membership = rng.dirichlet(np.full(k, 0.3), size=(len(anchors.rows), max(starts, 4)))
-    return maximise(anchors.sums(np.zeros(membership.shape[1]), membership), anchors.shared_noise)
+    return maximise(anchors.sums(np.zeros(membership.shape[1]), membership), anchors.rules)
 
 
 def _levelled(anchors: Anchors, theta: Floats) -> Candidates:

@@ -83,7 +83,9 @@ def _together(query: Together, clients: Clients, who: Array) -> Replies:
 @answer.register
 def _gram(query: Gram, clients: Clients, who: Array) -> GramSum:
     dim = len(query.unit)
-    scaled = Frame(query.centre, np.diag(1.0 / query.unit), np.zeros(dim), query.target_centre, 1.0, None, 1.0)
+    scaled = Frame(
+        query.centre, np.diag(1.0 / query.unit), np.zeros(dim), query.target_centre, query.target_unit, None, 1.0
+    )
 
     def one(block: Block) -> GramSum:
         z, y = block.z, block.residual

@@ -17,13 +17,14 @@ from . import draws
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
+from .compiled import one_blas_thread
 from .data import INTERCEPT
 from .doubts import doubts
 from .errors import SettingsError
-from .exchange import Mixture
+from .exchange import Mixture, Update
 from .frame import errors_to_user, from_user, to_user
-from .mixtures import covariance
-from .model import Model
+from .mixtures import Rules, covariance
+from .model import Model, kind_order
 from .pool import Pool
 from .refine import Conversation, Refined, converse, look_again, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
@@ -35,6 +36,8 @@ _CLIENTS_PER_KIND = 5
 """When the number of kinds is to be found, there are at most as many as give each so many clients."""
 _LEAST_CLIENTS, _LEAST_ROWS = 3, 2
 """A kind that counts has so many clients, and so many rows for each coefficient and its noise."""
+_TRIAL_ROUNDS = 5
+"""Rounds of local updates that show which candidate to go on with."""
 _BUDGET = 30
 _LOOK_EXCHANGES = 8
 """Another look is taken while it is likely to end within the budget of exchanges."""
@@ -70,15 +73,26 @@ def fit_auto(
 
     ``features`` names the pool's features.
     """
-    settings = settings or AutoSettings()
+    with one_blas_thread():
+        return _fit(pool, features, n_clusters, settings or AutoSettings(), seed, watch)
+
+
+def _fit(
+    pool: Pool,
+    features: tuple[str, ...],
+    n_clusters: int | None,
+    settings: AutoSettings,
+    seed: int,
+    watch: Watcher | None,
+) -> Fit:
     n_clients = len(pool.roster.rows)
     if n_clusters is not None:
         check_clusters(n_clusters, n_clients)
     most = n_clusters or min(settings.max_clusters, n_clients)
     run = Run(pool, watch)
-    start = _start(settings, features)
+    start = _start(settings, features, n_clusters)
     with run.timing("survey"):
-        ground = _survey(run, features[-1] == INTERCEPT, most, start, settings.shared_noise, seed)
+        ground = _survey(run, features[-1] == INTERCEPT, most, start, Rules(settings.shared_noise), seed)
     search = _Search(run, ground, settings, seed)
     with run.timing("kinds"):
         if n_clusters is None:
@@ -87,7 +101,7 @@ def fit_auto(
     with run.timing("refine"):
         found = search.finish(k, start)
     model = _model(found, ground, search, features, settings, seed)
-    return Fit(model, run.trace, pool.traffic, run.seconds, "the likelihood is at its maximum")
+    return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
 
 
 class _Search:
@@ -96,6 +110,7 @@ class _Search:
     def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
         self.scanned: dict[int, Refined] = {}
+        self.rules = Rules(settings.shared_noise)
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
@@ -116,9 +131,9 @@ class _Search:
 
     def best(self) -> int:
         """Give the number of kinds with the best BIC, of those whose every kind is one."""
-        return max(filter(self._sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
+        return max(filter(self.sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
 
-    def _sound(self, k: int) -> bool:
+    def sound(self, k: int) -> bool:
         """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
         reply = self.scanned[k].reply
         return k == 1 or bool(
@@ -129,43 +144,48 @@ class _Search:
         """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
         _, k, dim = found.mixture.theta.shape
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
-        return float(2.0 * found.value - free * np.log(self.ground.census.n_rows))
+        return float(2.0 * self.likelihood(found) - free * np.log(self.ground.census.n_rows))
 
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
-        frame, settings, shared = self.ground.frame, self.settings, self.settings.shared_noise
+        frame, settings = self.ground.frame, self.settings
         traffic = self.run.pool.traffic
         before = traffic.exchanges - SURVEY_EXCHANGES  # what the choice of k took is not counted against the budget
-        candidates = [propose(self.ground, k, seed=self.seed, quick=False)]
+        proposed, self.rules = propose(self.ground, k, seed=self.seed, quick=False)
+        candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
-        if start is not None and start.ndim == 2:
-            candidates.append(_levelled(frame, start, k))
+        if start is not None and start.ndim == 2 and len(start) == k:
+            candidates.append(_levelled(frame, start))
         batch = Candidates.stack(candidates)
-        if settings.hard and settings.update == "exact":
-            return self._one("refine", refine_hard(frame, batch, shared))
-        found = self._one("refine", refine(frame, batch, shared))
         if settings.local_update is not None:
-            # From where a federation that sends no d x d sums could be after a coarse phase: two digits are enough.
-            rounded = _rounded(found.mixture)
-            local = refine_locally(frame, rounded, settings.local_update, settings.refine_rounds, shared, settings.hard)
-            return self._one("local updates", local)
+            return self._locally(batch, settings.local_update)
+        if settings.hard:
+            return self._one("refine", refine_hard(frame, batch, self.rules))
+        found = self._one("refine", refine(frame, batch, self.rules))
         rng = draws.generator(self.seed, "second look", k)
         keep = int(np.clip(40_000 / (k * frame.dim**2), 4, 16))
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(self.ground, found, rng, keep, shared))
+            better = self._one("second look", look_again(self.ground, found, rng, keep, self.rules))
             if better is found:
                 break
             found = better
         return found
+
+    def _locally(self, batch: Candidates, update: Update) -> Refined:
+        """Try each candidate for a few rounds of local updates, then go on with the best."""
+        frame, rounds = self.ground.frame, self.settings.refine_rounds
+        tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, self.rules) for c in range(len(batch))]
+        best = max(self._converse("local updates", list(tries)), key=lambda found: found.value)
+        return self._one("local updates", refine_locally(frame, best.mixture, update, rounds, self.rules))
 
     def likelihood(self, found: Refined) -> float:
         """Log likelihood in the target's units."""
         return float(found.likelihood - self.ground.census.n_rows * np.log(self.ground.frame.scale))
 
     def _quick(self, k: int) -> Conversation:
-        candidates = propose(self.ground, k, seed=self.seed, quick=True)
-        return refine(self.ground.frame, candidates, self.settings.shared_noise, tolerance=0.05)
+        candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
+        return refine(self.ground.frame, candidates, rules, tolerance=0.05)
 
     def _one(self, phase: str, conversation: Conversation) -> Refined:
         result: Refined = self._converse(phase, [conversation])[0]
@@ -185,8 +205,8 @@ class _Search:
         return converse(self.run.pool, conversations, report)
 
 
-def _survey(run: Run, intercept: bool, most: int, start: Floats | None, shared_noise: bool, seed: int) -> Ground:
-    steps = survey(run.pool, intercept, most, start, shared_noise, seed)
+def _survey(run: Run, intercept: bool, most: int, start: Floats | None, rules: Rules, seed: int) -> Ground:
+    steps = survey(run.pool, intercept, most, start, rules, seed)
     for round_ in range(1, SURVEY_EXCHANGES + 1):
         next(steps)
         run.report("survey", round_, SURVEY_EXCHANGES, Info(None, 0))
@@ -197,26 +217,26 @@ def _survey(run: Run, intercept: bool, most: int, start: Floats | None, shared_n
     return ground
 
 
-def _levelled(frame: Frame, start: Floats, k: int) -> Candidates:
-    if len(start) != k:
-        raise SettingsError(f"start has {len(start)} models, but there are {k} kinds")
-    theta = from_user(frame, start)
-    return Candidates(theta[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))
+def _levelled(frame: Frame, start: Floats) -> Candidates:
+    """Make a candidate of the caller's models, all alike in weight and noise."""
+    k = len(start)
+    return Candidates(from_user(frame, start)[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))
 
 
-def _rounded(mixture: Candidates) -> Candidates:
-    return Candidates(np.round(mixture.theta, 2), mixture.log_variance, mixture.log_weight)
-
-
-def _start(settings: AutoSettings, features: tuple[str, ...]) -> Floats | None:
+def _start(settings: AutoSettings, features: tuple[str, ...], n_clusters: int | None) -> Floats | None:
     """Give the caller's start (D,) or (k, D); models of the features alone get the intercept 0."""
     if settings.start is None:
         return None
-    start = np.array(settings.start, dtype=np.float64)
+    try:
+        start = np.array(settings.start, dtype=np.float64)
+    except ValueError:
+        raise SettingsError("start must hold as many numbers for each model") from None
     if features[-1] == INTERCEPT and start.shape[-1] == len(features) - 1:
         start = np.concatenate([start, np.zeros((*start.shape[:-1], 1))], axis=-1)
     if start.ndim > 2 or start.shape[-1] != len(features) or not np.isfinite(start).all():
         raise SettingsError(f"start must hold {len(features)} finite numbers for each model, one per feature")
+    if n_clusters is not None and start.ndim == 2 and len(start) != n_clusters:
+        raise SettingsError(f"start has {len(start)} models, but there are to be {n_clusters} kinds")
     return start
 
 
@@ -229,15 +249,16 @@ def _model(
     seed: int,
 ) -> Model:
     frame, mixture, reply = ground.frame, found.mixture, found.reply
-    order = np.argsort(-mixture.log_weight[0], kind="stable")
+    theta = to_user(frame, mixture.theta[0])
+    order = kind_order(np.exp(mixture.log_weight[0]), theta)
     final = Mixture(
-        to_user(frame, mixture.theta[0][order]),
+        theta[order],
         np.exp(mixture.log_weight[0][order]),
         frame.scale * np.exp(0.5 * mixture.log_variance[0][order]),
     )
     errors = None
     if len(reply.missing):
-        spread = covariance(mixture, reply, 0, reply.missing[0], settings.shared_noise)
+        spread = covariance(mixture, reply, 0, reply.missing[0], search.rules)
         if spread is not None:
             errors = errors_to_user(frame, spread[order])
     scanned = search.scanned
@@ -255,7 +276,12 @@ def _model(
             "kind_rows": reply.rows[0][order].tolist(),
             "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
             "choice": [
-                {"n_clusters": k, "likelihood": search.likelihood(one), "bic": search.bic(one)}
+                {
+                    "n_clusters": k,
+                    "likelihood": search.likelihood(one),
+                    "bic": search.bic(one),
+                    "sound": search.sound(k),
+                }
                 for k, one in sorted(scanned.items())
             ],
         },

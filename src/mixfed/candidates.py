@@ -32,13 +32,14 @@ class GramSum:
 
 @dataclass(frozen=True, eq=False)
 class Gram(Query[GramSum]):
-    """Ask for second moments of (phi - centre) / unit and y - target_centre."""
+    """Ask for second moments of (phi - centre) / unit and (y - target_centre) / target_unit."""
 
     centre: Floats
     """(D,)"""
     unit: Floats
     """(D,)"""
     target_centre: float
+    target_unit: float
 
 
 @dataclass(frozen=True, eq=False)

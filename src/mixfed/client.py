@@ -47,6 +47,8 @@ def _census(query: Census, clients: Clients, who: Array) -> CensusSum:
         high=asked.phi.max(axis=0).astype(np.float64),
         total=asked.phi.sum(axis=0, dtype=np.float64),
         target=float(asked.y.sum()),
+        target_low=float(asked.y.min()),
+        target_high=float(asked.y.max()),
     )
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import draws
-from .anchors import Anchors, search
+from .anchors import Anchors, search, settle
 from .arrays import Array, Floats
 from .candidates import Candidates, Frame, PairMoments, Project
 from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame
+from .mixtures import Rules
 from .pool import Pool, Roster
 
 SURVEY_EXCHANGES = 4
@@ -58,7 +59,7 @@ class Ground:
 
 
 def survey(
-    pool: Pool, intercept: bool, most_clusters: int, start: Floats | None, shared_noise: bool, seed: int
+    pool: Pool, intercept: bool, most_clusters: int, start: Floats | None, rules: Rules, seed: int
 ) -> Generator[None, None, Ground]:
     """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach."""
     census = pool.ask(Census())
@@ -73,22 +74,27 @@ def survey(
     who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
     statistics = pool.ask_each(Project(frame, basis), who)
     yield
-    anchors = Anchors(statistics, np.ones(len(who)), shared_noise)
+    anchors = Anchors(statistics, np.ones(len(who)), rules)
     return Ground(census, frame, basis, ways, anchors, fair, np.flatnonzero(~columns.live), np.flatnonzero(tied))
 
 
-def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> Candidates:
-    """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are."""
+def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:
+    """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are.
+
+    Gives also the rules by which all mixtures of k kinds are judged.
+    """
     rng = draws.generator(seed, "starts", k)
     dim = ground.frame.dim
     keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
     columns = ground.columns(k)
+    rules = settle(ground.anchors.within(columns, ground.fair, ground.anchors.rules), k, rng)
     found = [
-        search(ground.anchors.within(columns, weight), k, rng, max(2, keep // 2), quick=quick)
+        search(ground.anchors.within(columns, weight, rules), k, rng, max(2, keep // 2), quick=quick)
         for weight in ((ground.fair,) if quick else (ground.fair, ground.anchors.weight))
     ]
     reduced = Candidates.stack(found)
-    return Candidates(reduced.theta @ ground.basis[:, columns].T, reduced.log_variance, reduced.log_weight)
+    theta = reduced.theta @ ground.basis[:, columns].T
+    return Candidates(theta, reduced.log_variance, reduced.log_weight), rules
 
 
 def _width(k: int) -> int:

@@ -56,6 +56,8 @@ class CensusSum:
     """(d,): the sum of each feature."""
     target: float
     """The sum of the targets."""
+    target_low: float
+    target_high: float
 
     def __add__(self, other: CensusSum) -> CensusSum:
         longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
@@ -67,6 +69,8 @@ class CensusSum:
             np.maximum(self.high, other.high),
             self.total + other.total,
             self.target + other.target,
+            min(self.target_low, other.target_low),
+            max(self.target_high, other.target_high),
         )
 
     @property

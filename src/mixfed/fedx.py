@@ -18,7 +18,6 @@ lambda_ij eta takes the place of eta in P_i.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -26,16 +25,10 @@ from .arrays import Floats
 from .exchange import Mixture, ModelSum, Refine
 from .losses import SQUARED, Loss
 from .pool import Pool
+from .run import Stop
 from .settings import PaperSettings
 
 _SMALLEST_NOISE = 1e-100
-
-
-class Stop(Enum):
-    """Why Phase 2 ended."""
-
-    CONVERGED = "the models stopped moving"
-    ROUNDS = "all rounds were run"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,5 +86,5 @@ def stopped(state: State, info: Info | None, settings: PaperSettings) -> Stop | 
     """Say why Phase 2 is over, if it is. Below rounding, more rounds would change nothing."""
     scale = np.abs(state.mixture.theta).max()
     if info is not None and info.movement <= 1e-14 * scale:
-        return Stop.CONVERGED
+        return Stop.STILL
     return Stop.ROUNDS if state.round >= settings.refine_rounds else None

@@ -29,6 +29,7 @@ class Columns:
     unit: Floats
     """(D,): what to divide by."""
     target_centre: float
+    target_unit: float
     constant: int | None
     """The column that is constant and not 0: the intercept, or what takes its role."""
     constant_value: float
@@ -49,12 +50,13 @@ def inspect(census: CensusSum, intercept: bool) -> Columns:
     unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
     target_centre = census.target / census.n_rows if constant is not None else 0.0
     value = 1.0 if constant is None else float(census.low[constant])
-    return Columns(centre, np.where(unit > 0, unit, 1.0), target_centre, constant, value, live)
+    target_unit = max(abs(census.target_low - target_centre), abs(census.target_high - target_centre)) or 1.0
+    return Columns(centre, np.where(unit > 0, unit, 1.0), target_centre, target_unit, constant, value, live)
 
 
 def gram_query(columns: Columns) -> Gram:
     """Ask for second moments in units in which they lose no digits."""
-    return Gram(columns.centre, columns.unit, columns.target_centre)
+    return Gram(columns.centre, columns.unit, columns.target_centre, columns.target_unit)
 
 
 def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Array]:
@@ -71,17 +73,16 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     cross = (whiten * columns.unit[:, None]).T @ reply.cross / n_rows
     total = reply.square / n_rows
     # A target that is explained to rounding has a noise of rounding, not of nothing.
-    least = 1e-20 * total + 1e-31 * columns.target_centre**2 or 1e-20
+    least = 1e-20 * total + 1e-31 * (columns.target_centre / columns.target_unit) ** 2 or 1e-20
     size = np.sqrt(max(total - cross @ cross, least))
     lost = axes[:, ~kept] ** 2
     tied = live & (lost.sum(axis=1) > 1e-6)
-    pooled = whiten @ cross
     frame = Frame(
         columns.centre,
         whiten,
-        pooled,
+        whiten @ cross * columns.target_unit,
         columns.target_centre,
-        float(size),
+        float(size) * columns.target_unit,
         columns.constant,
         columns.constant_value,
     )

@@ -4,8 +4,9 @@ A candidate's value is its log likelihood plus a penalty on noise,
 
     value = sum_i log sum_j w_j prod_rows N(residual | z theta_j, s_j^2) - 1/2 sum_j n_0 (v_0 / s_j^2 + log s_j^2),
 
-as if every kind had n_0 more rows of variance v_0: nothing for a real kind, but without it a kind of a few rows that
-lie on a plane would have infinite likelihood.
+as if every kind had n_0 more rows of variance v_0. Without it a kind of a few rows that lie on a plane would have
+infinite likelihood. v_0 is a small share of the variance that a mixture of as many kinds leaves (`Rules.fitting`), so a
+real kind does not feel it, however little noise there is.
 
 Newton steps use Louis' identity: observed information = complete - missing, where the complete information comes
 from the weighted normal equations and the missing one from clients that are unsure of their kind.
@@ -13,6 +14,7 @@ from the weighted normal equations and the missing one from clients that are uns
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,32 +26,51 @@ from .candidates import Candidates, ExpectSum
 
 PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""
-PRIOR_VARIANCE = 0.02
-"""v_0: their variance, the pooled fit's residuals having 1."""
+PRIOR_SHARE = 0.05
+"""v_0, as a share of the residual variance of the mixture."""
 _RIDGE = 1e-7
 """Rows added to each direction of a kind's normal equations, so that an empty kind stays at the pooled fit."""
 _SMALLEST_SHARE = 1e-7
 
 
-def values(candidates: Candidates, reply: ExpectSum) -> Floats:
+@dataclass(frozen=True)
+class Rules:
+    """What is asked of a mixture besides a high likelihood."""
+
+    shared_noise: bool = False
+    """Whether all kinds have one noise."""
+    prior_variance: float = PRIOR_SHARE
+    """v_0, the pooled fit's residuals having variance 1."""
+
+    def fitting(self, residual_variance: float) -> Rules:
+        """Adapt v_0 to what a mixture leaves; never to nothing at all."""
+        return dataclasses.replace(self, prior_variance=PRIOR_SHARE * max(residual_variance, 1e-16))
+
+
+def values(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
     variance = candidates.log_variance
-    penalty = -0.5 * PRIOR_ROWS * (PRIOR_VARIANCE * np.exp(-variance) + variance).sum(axis=1)
+    penalty = -0.5 * PRIOR_ROWS * (rules.prior_variance * np.exp(-variance) + variance).sum(axis=1)
     return np.asarray(reply.likelihood + penalty)
 
 
-def maximise(reply: ExpectSum, shared_noise: bool) -> Candidates:
+def maximise(reply: ExpectSum, rules: Rules) -> Candidates:
     """Solve the weighted normal equations of every kind: the M step of EM."""
     _, k, dim = reply.cross.shape
     gram = reply.gram + _RIDGE * np.eye(dim)
     theta: Floats = np.linalg.solve(gram, reply.cross[..., None])[..., 0].astype(np.float64)
     squares, rows = squares_left(reply, theta), reply.rows
-    if shared_noise:
+    if rules.shared_noise:
         squares = np.repeat(squares.sum(axis=1, keepdims=True) / k, k, axis=1)
         rows = np.repeat(rows.sum(axis=1, keepdims=True) / k, k, axis=1)
-    variance = (squares + PRIOR_ROWS * PRIOR_VARIANCE) / (rows + PRIOR_ROWS)
+    variance = (squares + PRIOR_ROWS * rules.prior_variance) / (rows + PRIOR_ROWS)
     share = np.maximum(reply.clients / reply.clients.sum(axis=1, keepdims=True), _SMALLEST_SHARE)
     return Candidates(theta, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
+
+
+def residual_variance(candidates: Candidates, reply: ExpectSum, c: int) -> float:
+    """Give the variance that candidate c leaves over all kinds."""
+    return float(squares_left(reply, candidates.theta)[c].sum() / reply.rows[c].sum())
 
 
 def squares_left(reply: ExpectSum, theta: Floats) -> Floats:
@@ -73,15 +94,15 @@ class Newton:
 
 
 def newton(
-    candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, dampings: tuple[float, ...], shared_noise: bool
+    candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, dampings: tuple[float, ...], rules: Rules
 ) -> Newton:
     """Take damped Newton steps from candidate c, whose missing information (p, p) is known.
 
     A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step.
     """
     k, dim = candidates.theta[c].shape
-    gradient, complete = _score(candidates, reply, c), complete_information(candidates, reply, c)
-    reduce_ = parameters(k, dim, shared_noise)
+    gradient, complete = _score(candidates, reply, c, rules), complete_information(candidates, reply, c, rules)
+    reduce_ = parameters(k, dim, rules.shared_noise)
     slope = reduce_.T @ gradient.ravel()
     steps, decrement = [], np.inf
     for damping in dampings:
@@ -96,11 +117,11 @@ def newton(
     return Newton(Candidates.stack(steps) if steps else candidates.pick([]), decrement)
 
 
-def covariance(candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, shared_noise: bool) -> Floats | None:
+def covariance(candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, rules: Rules) -> Floats | None:
     """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
     k, dim = candidates.theta[c].shape
-    reduce_ = parameters(k, dim, shared_noise)
-    information = reduce_.T @ (complete_information(candidates, reply, c) - missing) @ reduce_
+    reduce_ = parameters(k, dim, rules.shared_noise)
+    information = reduce_.T @ (complete_information(candidates, reply, c, rules) - missing) @ reduce_
     try:
         inverse = cho_solve(cho_factor(information), np.eye(len(information)))
     except np.linalg.LinAlgError:
@@ -122,14 +143,14 @@ def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
     return np.array(columns).T
 
 
-def complete_information(candidates: Candidates, reply: ExpectSum, c: int) -> Floats:
+def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
     """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
     k, dim = theta.shape
     squares = squares_left(reply, candidates.theta)[c]
     blocks = []
     for j in range(k):
-        noise = 0.5 * (squares[j] + PRIOR_ROWS * PRIOR_VARIANCE) * precision[j]
+        noise = 0.5 * (squares[j] + PRIOR_ROWS * rules.prior_variance) * precision[j]
         gram = (reply.gram[c, j] + _RIDGE * np.eye(dim)) * precision[j]
         blocks += [gram, np.array([[noise]]), np.zeros((1, 1))]
     complete: Floats = block_diag(*blocks)
@@ -139,12 +160,12 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int) -> Fl
     return complete
 
 
-def _score(candidates: Candidates, reply: ExpectSum, c: int) -> Floats:
+def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
     """Give the gradient of a candidate's value. -> (k, d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
     squares = squares_left(reply, candidates.theta)[c]
     slope = (reply.cross[c] - np.einsum("jde,je->jd", reply.gram[c], theta)) * precision[:, None]
-    noise = 0.5 * (squares * precision - reply.rows[c] + PRIOR_ROWS * (PRIOR_VARIANCE * precision - 1.0))
+    noise = 0.5 * (squares * precision - reply.rows[c] + PRIOR_ROWS * (rules.prior_variance * precision - 1.0))
     weight = reply.clients[c] - reply.clients[c].sum() * np.exp(candidates.log_weight[c])
     return np.column_stack([slope, noise, weight])
 

@@ -67,6 +67,12 @@ class Assignment:
         return columns
 
 
+def kind_order(weights: Floats, theta: Floats) -> Ints:
+    """Order kinds by weight, the largest first, and where weights are equal by their models (k, d). -> (k,)."""
+    keys = [*np.round(theta, 6).T[::-1], -np.round(weights, 9)]
+    return np.lexsort(keys)
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """One linear model per kind of client. Kinds are in the order of their weights, the largest first."""

@@ -15,7 +15,7 @@ from .data import INTERCEPT
 from .errors import DataError, SettingsError
 from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
 from .losses import SQUARED, Loss
-from .model import Model
+from .model import Model, kind_order
 from .pool import Pool
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import PaperSettings
@@ -71,7 +71,7 @@ def _model(
     seed: int,
     loss: Loss,
 ) -> Model:
-    order = np.argsort(-reply.clients, kind="stable")
+    order = kind_order(reply.clients / reply.clients.sum(), mixture.theta)
     final = fedx.described(mixture, reply, shared=False)
     sorted_ = Mixture(final.theta[order], final.weights[order], final.noise[order])
     return Model.from_mixture(

@@ -22,9 +22,11 @@ from .anchors import splits, variants
 from .arrays import Floats, Ints
 from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .coarse import Ground
+from .errors import SettingsError
 from .exchange import ModelSum, Query, Together, Update
-from .mixtures import Newton, distinct, maximise, newton, values
+from .mixtures import Newton, Rules, distinct, maximise, newton, values
 from .pool import Pool
+from .run import Stop
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)
@@ -36,6 +38,7 @@ _MANY = 160
 _DAMPINGS = (0.8, 0.97, 1.0)
 _DAMPINGS_MANY = (0.9, 1.0)
 _MOST_ROUNDS = 20
+_MOST_HARD_ROUNDS = 500
 CONVERGED = 1e-9
 """Newton's promise, in units of log likelihood, below which a mixture is at its maximum."""
 
@@ -54,29 +57,31 @@ class Refined:
     """The sums at the mixture, for one candidate."""
     decrement: float
     """What another Newton step would promise."""
+    stop: Stop = Stop.ROUNDS
 
 
 def refine(
     frame: Frame,
     candidates: Candidates,
-    shared_noise: bool,
+    rules: Rules,
     *,
     tolerance: float = CONVERGED,
     incumbent: float = -np.inf,
 ) -> Generator[Expect, ExpectSum, Refined | None]:
     """Bring the best candidate to its maximum; None if none gets above the value of an incumbent."""
-    candidates, value = yield from _warm_up(frame, candidates, shared_noise)
+    candidates, value = yield from _warm_up(frame, candidates, rules)
     _, k, dim = candidates.theta.shape
     many = k * (dim + 2) > _MANY
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
     best = leader = None
     for round_ in range(_MOST_ROUNDS):
         reply = yield Expect(frame, field.trials, field.informed)
-        runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, shared_noise)
+        runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, rules)
         leader = runners[0].found
         for runner in runners:
             if runner.found.decrement < tolerance and (best is None or runner.found.value > best.value):
-                best = dataclasses.replace(runner.found, mixture=runner.newton.steps.pick([-1]))
+                top = runner.newton.steps.pick([-1])
+                best = dataclasses.replace(runner.found, mixture=top, stop=Stop.MAXIMUM)
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
         going = [
             runner
@@ -85,55 +90,64 @@ def refine(
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
-        field = _next_field(going, maximise(reply, shared_noise), many)
+        field = _next_field(going, maximise(reply, rules), many)
     end = best or leader
     return end if end is not None and end.value > incumbent else None
 
 
-def refine_hard(frame: Frame, candidates: Candidates, shared_noise: bool) -> Generator[Expect, ExpectSum, Refined]:
-    """Alternate hard labels and exact models until no label changes; the best candidate wins."""
-    for _ in range(500):
+def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator[Expect, ExpectSum, Refined]:
+    """Alternate hard labels and exact models until the best candidate's labels no longer change."""
+    stop = Stop.ROUNDS
+    for _ in range(_MOST_HARD_ROUNDS):
         reply = yield Expect(frame, candidates, hard=True)
-        value = values(candidates, reply)
+        value = values(candidates, reply, rules)
         best = int(np.argmax(value))
-        moved = maximise(reply, shared_noise)
-        still = np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12
-        if still:
+        moved = maximise(reply, rules)
+        if np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
+            stop = Stop.LABELS
             break
         candidates = moved
-    return Refined(candidates.pick(best), value[best], reply.likelihood[best], _only(reply, best, ()), np.inf)
+    found = _only(reply, best, ())
+    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, np.inf, stop)
 
 
 def refine_locally(
-    frame: Frame, mixture: Candidates, update: Update, rounds: int, shared_noise: bool, hard: bool
+    frame: Frame, mixture: Candidates, update: Update, rounds: int, rules: Rules
 ) -> Generator[LocalStep | Expect, Any, Refined]:
     """Let clients move their own copies of the models (FedAvg, FedProx) and average them within each kind.
 
-    Each kind is divided by its own mass, so the pace does not depend on its share, as the paper's would.
+    Each kind is divided by its own mass, so the pace does not depend on its share, as the paper's would. Only the last
+    exchange asks for d x d sums: for the standard errors.
     """
+    stop, best = Stop.ROUNDS, -np.inf
     for _ in range(rounds):
-        reply: ModelSum = yield LocalStep(frame, mixture, update, hard)
+        reply: ModelSum = yield LocalStep(frame, mixture, update, hard=False)
+        best = max(best, reply.likelihood)
+        if not np.isfinite(reply.likelihood) or reply.likelihood < best - abs(best):
+            raise SettingsError(f"the local updates diverge at step = {update.step:g}: take a smaller step")
         mass = np.maximum(reply.mass, 1e-12)
         shift = reply.shift / mass[:, None]
-        squares = reply.loss.sum() / mass.sum() if shared_noise else reply.loss / mass
+        squares = 2.0 * (np.full_like(mass, reply.loss.sum() / mass.sum()) if rules.shared_noise else reply.loss / mass)
         share = np.maximum(reply.clients / reply.clients.sum(), 1e-7)
         mixture = Candidates(
             mixture.theta + shift[None],
-            np.broadcast_to(np.log(2.0 * np.maximum(squares, 1e-12)), mass.shape)[None],
+            np.log(np.maximum(squares, rules.prior_variance / reply.rows))[None],
             np.log(share / share.sum())[None],
         )
         if np.abs(shift).max() < 1e-9:
+            stop = Stop.STILL
             break
-    final: ExpectSum = yield Expect(frame, mixture, () if hard else (0,), hard)
-    return Refined(mixture, values(mixture, final)[0], final.likelihood[0], final, np.inf)
+    final: ExpectSum = yield Expect(frame, mixture, (0,))
+    value = float(values(mixture, final, rules)[0])
+    return Refined(mixture, value, float(final.likelihood[0]), final, np.inf, stop)
 
 
 def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, keep: int, shared_noise: bool
+    ground: Ground, found: Refined, rng: np.random.Generator, keep: int, rules: Rules
 ) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     columns = ground.columns(found.mixture.theta.shape[1])
-    anchors, basis = ground.anchors.within(columns, ground.anchors.weight), ground.basis[:, columns]
+    anchors, basis = ground.anchors.within(columns, ground.anchors.weight, rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
     near, value = anchors.climb(variants(anchors, inside, rng, 24), 15)
@@ -146,7 +160,7 @@ def look_again(
     candidates = Candidates.stack(made)
     if len(candidates) == 0:
         return found
-    better = yield from refine(ground.frame, candidates, shared_noise, incumbent=found.value + 1e-3)
+    better = yield from refine(ground.frame, candidates, rules, incumbent=found.value + 1e-3)
     return better or found
 
 
@@ -180,14 +194,14 @@ def converse(
 
 
 def _warm_up(
-    frame: Frame, candidates: Candidates, shared_noise: bool
+    frame: Frame, candidates: Candidates, rules: Rules
 ) -> Generator[Expect, ExpectSum, tuple[Candidates, Floats]]:
     """Take EM steps on all candidates and keep the best, ever fewer. -> candidates, their values one step ago."""
     count = len(candidates)
     for round_ in range(EM_ROUNDS):
         reply = yield Expect(frame, candidates)
-        value = values(candidates, reply)
-        candidates = maximise(reply, shared_noise)
+        value = values(candidates, reply, rules)
+        candidates = maximise(reply, rules)
         order = distinct(candidates, value, 0.05 if round_ else 0.0)
         order = order[: max(4, int(np.ceil(count * _KEPT[round_])))]
         candidates, value = candidates.pick(order), value[order]
@@ -218,9 +232,9 @@ class _Runner:
     gain: float
 
 
-def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], shared_noise: bool) -> list[_Runner]:
+def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], rules: Rules) -> list[_Runner]:
     """Take each runner's best trial; of runners that met, one. The best comes first."""
-    value = values(field.trials, reply)
+    value = values(field.trials, reply, rules)
     own = [np.flatnonzero(field.owner == runner) for runner in np.unique(field.owner)]
     firsts = np.array([trials[np.argmax(value[trials])] for trials in own])
     ranked = []
@@ -228,7 +242,7 @@ def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], shared_n
         steps = Newton(field.trials.pick([]), np.inf)
         if c in field.informed:
             missing = reply.missing[field.informed.index(c)]
-            steps = newton(field.trials, reply, c, missing, dampings, shared_noise)
+            steps = newton(field.trials, reply, c, missing, dampings, rules)
         found = Refined(
             field.trials.pick(c),
             float(value[c]),

@@ -6,12 +6,22 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from .errors import SettingsError
 from .exchange import Traffic
 from .model import Model
 from .pool import Pool
+
+
+class Stop(Enum):
+    """Why a recipe ended."""
+
+    MAXIMUM = "the likelihood is at its maximum"
+    STILL = "the models stopped moving"
+    LABELS = "no client changed its kind"
+    ROUNDS = "all rounds were run"
 
 
 @dataclass(frozen=True)
@@ -77,4 +87,4 @@ def check_clusters(n_clusters: int, n_clients: int) -> None:
     if n_clusters < 1:
         raise SettingsError(f"n_clusters = {n_clusters} must be 1 or more")
     if n_clusters > n_clients:
-        raise SettingsError(f"n_clusters = {n_clusters} is more than the {n_clients} clients there are")
+        raise SettingsError(f"n_clusters = {n_clusters}, but the table has no more than {n_clients} clients")

@@ -127,6 +127,8 @@ class AutoSettings:
         _require(self, "step", lambda value: value is None or (math.isfinite(value) and value > 0), "a number above 0")
         for name in ("local_steps", "refine_rounds", "max_clusters"):
             _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
+        if self.membership == "hard" and self.update != "exact":
+            raise SettingsError("membership = 'hard' goes with update = 'exact'; the paper's recipe has the others")
         if self.update == "fedavg" and self.step is None:
             raise SettingsError("update = 'fedavg' needs a step: give one, or use 'exact' or 'fedprox'")
 

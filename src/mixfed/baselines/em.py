@@ -10,7 +10,7 @@ from ..candidates import Candidates, Expect, Frame
 from ..data import Clients
 from ..exchange import Census
 from ..frame import from_user, gram_query, inspect, make_frame, to_user
-from ..mixtures import maximise, values
+from ..mixtures import Rules, maximise, values
 from ..pool import LocalPool
 
 
@@ -19,6 +19,7 @@ class EM:
 
     def __init__(self, clients: Clients) -> None:
         self.clients, self.pool = clients, LocalPool(clients)
+        self.rules = Rules(prior_variance=1e-6)
         census = self.pool.ask(Census())
         columns = inspect(census, clients.intercept)
         self.frame: Frame = make_frame(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
@@ -34,17 +35,17 @@ class EM:
         labels = rng.integers(k, size=self.clients.n_clients)
         block = Block(self.clients, self.frame, 0, self.clients.n_clients)
         sums = weighted_sums(block, np.eye(k)[labels][:, None, :], np.zeros(1), np.empty((0, 0, 0)))
-        return maximise(sums, shared_noise=False)
+        return maximise(sums, self.rules)
 
     def climb(self, start: Candidates, steps: int = 2000, tolerance: float = 1e-9) -> tuple[Candidates, float]:
         """Step until the likelihood gains less than the tolerance, relative to the number of rows."""
         mixture, last = start, -np.inf
         for _ in range(steps):
             reply = self.pool.ask(Expect(self.frame, mixture))
-            value = float(values(mixture, reply)[0])
+            value = float(values(mixture, reply, self.rules)[0])
             if value - last < tolerance * self.clients.n_rows:
                 break
-            mixture, last = maximise(reply, shared_noise=False), value
+            mixture, last = maximise(reply, self.rules), value
         return mixture, self.likelihood(mixture)
 
     def likelihood(self, mixture: Candidates) -> float:

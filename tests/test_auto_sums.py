@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients
-from mixfed import mixtures
+from mixfed import mixtures, simulate
 from mixfed.anchors import Anchors
 from mixfed.candidates import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
 from mixfed.client import answer
@@ -140,7 +140,7 @@ def test_anchors_who_are_everybody_say_what_all_clients_say(seed, sizes, dim, k)
     clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
     pool, candidates = LocalPool(clients), random_candidates(seed, 2, k, dim)
     statistics = pool.ask_each(Project(frame, np.eye(dim)), np.arange(clients.n_clients))
-    said = Anchors(statistics, np.ones(clients.n_clients), False).expect(candidates)
+    said = Anchors(statistics, np.ones(clients.n_clients), mixtures.Rules()).expect(candidates)
     asked = pool.ask(Expect(frame, candidates))
     for name in ("likelihood", "clients", "rows", "square", "cross", "gram"):
         np.testing.assert_allclose(getattr(said, name), getattr(asked, name), rtol=1e-7, atol=1e-7, err_msg=name)
@@ -190,11 +190,11 @@ def arrays_of(reply):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_information_is_the_curvature_of_the_likelihood(shared):
-    clients, dim, k = random_clients(3, [3] * 60, 2), 2, 2
+    clients, dim, k = simulate("mirror", n_clients=60, dim=2, noise=0.8, seed=3).clients, 2, 2
     pool, frame = LocalPool(clients), plain_frame(2)
-    mixture = random_candidates(1, 1, k, dim)
+    mixture, rules = random_candidates(1, 1, k, dim), mixtures.Rules(shared)
     for _ in range(3000):  # to the maximum, where the identity is exact
-        mixture = mixtures.maximise(pool.ask(Expect(frame, mixture)), shared)
+        mixture = mixtures.maximise(pool.ask(Expect(frame, mixture)), rules)
     free = mixtures.parameters(k, dim, shared)
 
     def value(step):
@@ -205,7 +205,7 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
             mixture.log_variance + moved[None, :, -2],
             weight - np.logaddexp.reduce(weight[0]),
         )
-        return mixtures.values(shifted, pool.ask(Expect(frame, shifted)))[0]
+        return mixtures.values(shifted, pool.ask(Expect(frame, shifted)), rules)[0]
 
     size, h = free.shape[1], 1e-3
     steps = h * np.eye(size)
@@ -213,12 +213,12 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
         [[(value(a + b) - value(a - b) - value(b - a) + value(-a - b)) / (4 * h * h) for b in steps] for a in steps]
     )
     reply = pool.ask(Expect(frame, mixture, (0,)))
-    complete = mixtures.complete_information(mixture, reply, 0)
+    complete = mixtures.complete_information(mixture, reply, 0, rules)
     information = free.T @ (complete - reply.missing[0]) @ free
     np.testing.assert_allclose(information, -curvature, rtol=2e-3, atol=2e-2)
-    newton = mixtures.newton(mixture, reply, 0, reply.missing[0], (1.0,), shared)
+    newton = mixtures.newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
     assert newton.decrement < 1e-10
-    spread = mixtures.covariance(mixture, reply, 0, reply.missing[0], shared)
+    spread = mixtures.covariance(mixture, reply, 0, reply.missing[0], rules)
     np.testing.assert_allclose(spread[1], np.linalg.inv(information)[dim : 2 * dim, dim : 2 * dim], rtol=1e-8)
 
 

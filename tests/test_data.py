@@ -127,6 +127,8 @@ def _write(path, text):
         ("t.csv", "c,y,x\n" + "1,2,3\n" * 4 + "1,2,oops\n", r"'x' has 'oops' in row 5 \(index 4\)"),
         ("t.csv", "c,y,x\n1,two,3\n1,3,4\n", r"'y' has 'two' in row 1"),
         ("t.csv", "c,y,x\n,2,3\n1,3,4\n", r"column 'c': no client id in row 1"),
+        ("t.csv", "c,y,x\na,2,3\n,3,4\n", r"column 'c': no client id in row 2"),
+        ("t.csv", "c,y,(intercept)\n1,2,3\n", "rename it"),
         ("t.csv", "c,y,x,x\n1,2,3,4\n", "column 'x' occurs twice"),
         ("t.csv", "c,y,x\n", "no rows"),
         ("t.csv", "", "empty"),
@@ -161,6 +163,7 @@ def test_missing_files_folders_and_broken_archives_are_refused(tmp_path):
         ("store", "store", None, "both the client and the target"),
         ("store", "sales", ["price", "sales"], "'sales' cannot be a feature too"),
         ("store", "sales", ["cost"], "no column 'cost'"),
+        ("store", "sales", ["price", "price"], "'price' is named twice"),
         ("store", "sales", ["when"], "holds .*, not numbers"),
     ],
 )
@@ -168,3 +171,23 @@ def test_bad_columns_are_refused_by_name(client, target, features, message):
     table = frame().assign(when=pd.Timestamp("2024-01-01"))
     with pytest.raises(DataError, match=message):
         Clients.from_frame(table, client, target, features)
+
+
+def test_ids_of_a_csv_file_keep_their_leading_zeros(tmp_path):
+    (tmp_path / "t.csv").write_text("c,y,x\n007,1,2\n7,3,4\n12,5,6\n")
+    assert Clients.from_file(tmp_path / "t.csv", "c", "y").ids.tolist() == ["007", "12", "7"]
+    (tmp_path / "u.csv").write_text("c,y,x\n10,1,2\n7,3,4\n")
+    assert Clients.from_file(tmp_path / "u.csv", "c", "y").ids.tolist() == [7, 10]
+
+
+def test_numbers_too_large_for_a_double_are_rounded_and_bad_letters_refused(tmp_path):
+    (tmp_path / "t.csv").write_text(f"c,y,x\n1,1,{2**60 + 1}\n2,2,3\n")
+    assert Clients.from_file(tmp_path / "t.csv", "c", "y").phi[0, 0] == 2.0**60
+    (tmp_path / "u.csv").write_bytes("c,y,größe\n1,2,3\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"u.csv: cannot be read"):
+        Clients.from_file(tmp_path / "u.csv", "c", "y")
+
+
+def test_ids_that_are_lists_are_refused():
+    with pytest.raises(DataError, match="one value"):
+        Clients.from_frame(pa.table({"c": [[1], [2]], "y": [1.0, 2.0], "x": [1.0, 3.0]}), "c", "y")

@@ -114,6 +114,10 @@ def test_the_papers_recipe_is_an_argument():
         ({"recipe": "magic"}, "unknown recipe 'magic'"),
         ({"n_clusters": "many"}, "'auto' or a whole number"),
         ({"n_clusters": 0}, "must be 1 or more"),
+        ({"n_clusters": 2.7}, "'auto' or a whole number"),
+        ({"n_clusters": None}, "'auto' or a whole number"),
+        ({"start": [[1.0], [2.0, 3.0]]}, "start must be an array of numbers"),
+        ({"start": np.zeros((2, 2, 2))}, "start has shape"),
         ({"settings": PaperSettings(separation=1)}, "takes settings=AutoSettings"),
     ],
 )

@@ -67,7 +67,7 @@ class Block:
 
 def summed(clients: Clients, who: Array, frame: Frame, one: Callable[[Block], S]) -> S:
     """Add up what ``one`` says of each block of the clients asked."""
-    asked = clients if len(who) == clients.n_clients else clients.subset(who)
+    asked = clients.only(who)
     parts = over_blocks(
         lambda begin, end: one(Block(asked, frame, begin, end)),
         kernels.blocks(asked.offsets),

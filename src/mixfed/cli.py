@@ -5,6 +5,7 @@ Heavy modules are imported by the commands that need them, so that ``mixfed --he
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
-from .errors import MixfedError, SettingsError
+from .errors import DataError, MixfedError, SettingsError
 
 if TYPE_CHECKING:
     from .model import Assignment, Model
@@ -67,6 +68,7 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **options)
         except MixfedError as error:
+            _remove_empty(options.get("out"))
             _complain(str(error))
             raise typer.Exit(2) from None
         except OSError as error:
@@ -124,8 +126,7 @@ def simulate(
     from . import simulation
     from .tables import write_json, write_parquet
 
-    if out.suffix != ".parquet":
-        raise SettingsError(f"--out {out}: the name must end in .parquet")
+    _require_parquet(out)
     made = simulation.simulate(
         family,
         seed=seed,
@@ -201,9 +202,11 @@ def fit(
             fit_recipe: Callable[..., Fit] = fit_auto if recipe is Recipe.auto else fit_paper
             found = fit_recipe(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
+        # The model goes first and comes last, so that where there is one the other files belong to it.
+        (out / "model.json").unlink(missing_ok=True)
         write_parquet(out / "clients.parquet", model.assign(table).columns())
         write_parquet(out / "trace.parquet", _trace_columns(found.trace))
-        model.save(out / "model.json")  # the last of the three: where there is a model, the rest is there too
+        model.save(out / "model.json")
     if as_json:
         typer.echo(json.dumps(_scalars(found, model)))
     else:
@@ -225,6 +228,7 @@ def assign(
     from .model import Model
     from .tables import write_parquet
 
+    _require_parquet(out)
     model = Model.load(folder)
     kinds = _assignment(model, data)
     write_parquet(out, kinds.columns())
@@ -251,6 +255,7 @@ def predict(
     from .model import Model
     from .tables import read_table, rows_from_table, write_parquet
 
+    _require_parquet(out)
     model = Model.load(folder)
     client, _ = _columns_of(model)
     known = _read_assignment(folder, model)
@@ -258,10 +263,11 @@ def predict(
         recent = _assignment(model, history)
         known = known.updated(recent) if known is not None else recent
     rows = rows_from_table(
-        read_table(data), client, None, model.features, intercept=model.has_intercept, source=data.name
+        read_table(data, client), client, None, model.features, intercept=model.has_intercept, source=data.name
     )
     write_parquet(out, {"prediction": model.predict(rows, known)})
-    typer.echo(f"{out}: {len(rows.owner)} predictions")
+    seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
+    typer.echo(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known")
 
 
 @app.command()
@@ -329,6 +335,18 @@ def _complain(message: str) -> None:
     typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
 
 
+def _remove_empty(folder: Path | None) -> None:
+    """Remove a folder for results that there are none of."""
+    if folder is not None and folder.is_dir():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _require_parquet(out: Path) -> None:
+    if out.suffix != ".parquet":
+        raise SettingsError(f"--out {out}: the name must end in .parquet")
+
+
 def _parse_clusters(text: str) -> int | None:
     """Give the number of kinds, or None if it is to be found."""
     if text == "auto":
@@ -364,7 +382,10 @@ def _read_assignment(folder: Path, model: Model) -> Assignment | None:
     if not path.exists():
         return None
     table = read_table(path)
-    columns = [table[f"probability_{j}"].to_numpy() for j in range(model.n_clusters)]
+    names = [f"probability_{j}" for j in range(model.n_clusters)]
+    if not set(names) <= set(table.column_names):
+        raise DataError(f"{path}: it does not belong to the model beside it; fit again")
+    columns = [table[name].to_numpy() for name in names]
     ids = table["client"].to_numpy()
     return Assignment(ids, table["rows"].to_numpy(), np.column_stack(columns))
 

@@ -40,7 +40,7 @@ def answer(query: Any, clients: Clients, who: Array) -> Any:
 
 @answer.register
 def _census(query: Census, clients: Clients, who: Array) -> CensusSum:
-    asked = _only(clients, who)
+    asked = clients.only(who)
     return CensusSum(
         sizes=np.bincount(asked.rows).astype(np.int64),
         low=asked.phi.min(axis=0).astype(np.float64),
@@ -54,7 +54,7 @@ def _census(query: Census, clients: Clients, who: Array) -> CensusSum:
 
 @answer.register
 def _peak(query: Peak, clients: Clients, who: Array) -> PeakSum:
-    asked = _only(clients, who)
+    asked = clients.only(who)
     return PeakSum(max(over_blocks(kernels.peak, kernels.blocks(asked.offsets), asked.phi, asked.offsets)))
 
 
@@ -77,7 +77,7 @@ def _apply_moment(query: ApplyMoment, clients: Clients, who: Array) -> BlockSum:
 
 @answer.register
 def _refine(query: Refine, clients: Clients, who: Array) -> ModelSum:
-    asked = _only(clients, who)
+    asked = clients.only(who)
     sums = over_blocks(
         kernels.refine,
         kernels.blocks(asked.offsets),
@@ -177,10 +177,6 @@ def update_arguments(update: Update | None) -> tuple[int, float, int]:
         return kernels.FEDAVG, 0.0, 0
     kind = kernels.FEDPROX if isinstance(update, FedProx) else kernels.FEDAVG
     return kind, float(update.step), update.local_steps
-
-
-def _only(clients: Clients, who: Array) -> Clients:
-    return clients if len(who) == clients.n_clients else clients.subset(who)
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints, Keys
 from .errors import DataError
-
-if TYPE_CHECKING:
-    pass
 
 INTERCEPT = "(intercept)"
 
@@ -118,7 +115,7 @@ class Clients:
         from .tables import read_table, rows_from_table
 
         source = Path(path)
-        table = read_table(source)
+        table = read_table(source, client)
         rows = rows_from_table(table, client, target, features, intercept=intercept, source=source.name)
         return cls.from_rows(rows)
 
@@ -151,6 +148,10 @@ class Clients:
     def keys(self) -> Keys:
         """The clients' keys for random draws, (n_clients,)."""
         return draws.client_keys(self.ids)
+
+    def only(self, who: Array) -> Clients:
+        """Keep the clients at places ``who`` (c,); if these are all of them, without a copy."""
+        return self if len(who) == self.n_clients else self.subset(who)
 
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
@@ -197,7 +198,9 @@ def rows_from_arrays(
 
 
 def with_intercept(rows: Rows, intercept: bool) -> Rows:
-    """Append a column of ones, if asked to."""
+    """Append a column of ones, if asked to; no other column may have its name."""
+    if INTERCEPT in rows.features:
+        raise DataError(f"column '{INTERCEPT}' has the name that is kept for the constant term: rename it")
     if not intercept:
         return rows
     ones = np.ones((len(rows.phi), 1), dtype=rows.phi.dtype)
@@ -211,13 +214,17 @@ def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
 
     try:
         column = groups if isinstance(groups, pa.ChunkedArray | pa.Array) else pa.array(groups)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except pa.ArrowException as error:
         raise DataError(f"{source}: the client ids mix types; make them all text or all numbers") from error
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_nested(column.type):
+        raise DataError(f"{source}: a client id must be one value, not a {column.type}")
     missing = column.is_null(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_null()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        missing = pc.or_(missing, pc.fill_null(pc.equal(column, ""), False))
     if pc.any(missing).as_py():
         row = int(np.argmax(missing.to_numpy(zero_copy_only=False)))
         raise DataError(f"{source}: no client id in {at_row(row)}: give every row an id or drop the row")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -83,7 +85,6 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     2
     """
 
-    # By default `groups` reaches fit and predict only where the caller routes it.
     def __init__(
         self,
         n_clusters: int | str = "auto",
@@ -193,29 +194,36 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         pool, k = LocalPool(clients), self._n_clusters()
         seed = self._seed()
         settings = self.settings
-        if self.start is not None:
-            start = np.asarray(self.start, dtype=np.float64)
-            given = tuple(start) if start.ndim == 1 else tuple(map(tuple, start))
+        if self.recipe not in ("auto", "paper"):
+            raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
         if self.recipe == "paper":
             if not isinstance(settings, PaperSettings) or k is None:
                 raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
             if self.start is not None:
-                settings = _replaced(settings, given)
+                settings = dataclasses.replace(settings, start=self._start(1))
             return fit_paper(pool, clients.features, k, settings, seed=seed)
-        if self.recipe != "auto":
-            raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
         if settings is not None and not isinstance(settings, AutoSettings):
             raise SettingsError("recipe='auto' takes settings=AutoSettings(...)")
         settings = settings or AutoSettings()
         if self.start is not None:
-            settings = _replaced(settings, given)
+            settings = dataclasses.replace(settings, start=self._start(2))
         return fit_auto(pool, clients.features, k, settings, seed=seed)
 
+    def _start(self, most_dimensions: int) -> Any:
+        """Give the caller's start as settings hold it: a tuple of numbers, or of such tuples."""
+        try:
+            start = np.asarray(self.start, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise SettingsError("start must be an array of numbers") from None
+        if not 1 <= start.ndim <= most_dimensions:
+            raise SettingsError(f"start has shape {start.shape}: give a model, or for the auto recipe one per kind")
+        return tuple(start.tolist()) if start.ndim == 1 else tuple(map(tuple, start.tolist()))
+
     def _n_clusters(self) -> int | None:
-        if isinstance(self.n_clusters, str):
-            if self.n_clusters != "auto":
-                raise SettingsError(f"n_clusters = {self.n_clusters!r} must be 'auto' or a whole number, 1 or more")
+        if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             return None
+        if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, Integral):
+            raise SettingsError(f"n_clusters = {self.n_clusters!r} must be 'auto' or a whole number, 1 or more")
         return int(self.n_clusters)
 
     def _seed(self) -> int:
@@ -228,9 +236,3 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _names(self) -> tuple[str, ...]:
         names = getattr(self, "feature_names_in_", None)
         return tuple(names) if names is not None else tuple(f"x_{j}" for j in range(self.n_features_in_))
-
-
-def _replaced(settings: Any, start: Any) -> Any:
-    import dataclasses
-
-    return dataclasses.replace(settings, start=start)

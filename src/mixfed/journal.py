@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from . import candidates, exchange
+from . import __version__, candidates, exchange
 from .arrays import Array
 from .data import Clients
 from .errors import MixfedError, SettingsError
@@ -47,10 +47,13 @@ class JournalPool:
                 "or start anew without --resume"
             )
         self._next = 1
-        # What was cut off at the end goes: the file holds whole records only.
-        with path.open("wb") as file:
-            for record in self._old or [title]:
-                _write(file, record)
+        if self._old:
+            whole = sum(_HEAD.size + len(record) for record in self._old)
+            with path.open("r+b") as file:
+                file.truncate(whole)  # what was cut off at the end goes
+        else:
+            with path.open("wb") as file:
+                _write(file, title)
         self._file = path.open("ab")
 
     @property
@@ -96,11 +99,11 @@ class JournalPool:
 
 
 def fingerprint(clients: Clients, *settings: object) -> str:
-    """Summarise data and settings, so that a change of either shows."""
+    """Summarise data, settings and version, so that a change of any shows."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (clients.phi, clients.y, clients.offsets, clients.keys):
         digest.update(np.ascontiguousarray(part).view(np.uint8).data)
-    digest.update(repr((clients.features, *settings)).encode())
+    digest.update(repr((__version__, clients.features, *settings)).encode())
     return digest.hexdigest()
 
 

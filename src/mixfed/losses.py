@@ -1,6 +1,6 @@
 """What a row costs under a model: the seam between the algorithm and the kind of regression.
 
-A loss is named by a `Loss` and computed by three compiled functions that branch on its code, so that
+A loss is named by a `Loss` and computed by two compiled functions that branch on its code, so that
 one kernel serves every loss and its compiled form can be kept on disk.
 """
 
@@ -18,11 +18,9 @@ class Loss:
 
     name: str
     code: int
-    dispersion: bool
-    """Whether the noise is a parameter to estimate (a normal target) or fixed by the model."""
 
 
-SQUARED = Loss("squared", 0, dispersion=True)
+SQUARED = Loss("squared", 0)
 LOSSES = {loss.name: loss for loss in (SQUARED,)}
 
 
@@ -44,9 +42,3 @@ def value(code: int, y: float, predictor: float) -> float:
 def slope(code: int, y: float, predictor: float) -> float:
     """How fast the loss falls as the predictor grows: for a normal target, the residual."""
     return y - predictor
-
-
-@compiled
-def curvature(code: int, y: float, predictor: float) -> float:
-    """Second derivative of the loss in the predictor: for a normal target, one."""
-    return 1.0

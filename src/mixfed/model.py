@@ -45,11 +45,18 @@ class Assignment:
         best: Floats = self.probabilities.max(axis=1)
         return best
 
+    def places(self, ids: Array) -> Ints:
+        """Find clients (c,) in the assignment. -> (c,): their places, -1 for those that are not in it."""
+        mine, wanted = _comparable(self.ids, ids)
+        place = {client: i for i, client in enumerate(mine.tolist())}
+        return np.array([place.get(client, -1) for client in wanted.tolist()], dtype=np.int64)
+
     def updated(self, newer: Assignment) -> Assignment:
         """Take over what a newer assignment says of its clients, and keep the rest."""
-        kept = ~np.isin(self.ids, newer.ids)
+        kept = newer.places(self.ids) < 0
+        mine, theirs = _comparable(self.ids[kept], newer.ids)
         return Assignment(
-            np.concatenate([self.ids[kept], newer.ids]),
+            np.concatenate([mine, theirs]),
             np.concatenate([self.rows[kept], newer.rows]),
             np.concatenate([self.probabilities[kept], newer.probabilities]),
         )
@@ -65,6 +72,13 @@ class Assignment:
         for j, column in enumerate(self.probabilities.T):
             columns[f"probability_{j}"] = column
         return columns
+
+
+def _comparable(first: Array, second: Array) -> tuple[Array, Array]:
+    """Compare ids as text where one side has numbers and the other has not: files differ in what they call an id."""
+    if (first.dtype.kind in "iuf") == (second.dtype.kind in "iuf"):
+        return first, second
+    return first.astype(np.str_).astype(object), second.astype(np.str_).astype(object)
 
 
 def kind_order(weights: Floats, theta: Floats) -> Ints:
@@ -150,9 +164,8 @@ class Model:
         self._check_features(rows.features)
         share = np.tile(self.weights, (len(rows.ids), 1))
         if known is not None:
-            place = {client: i for i, client in enumerate(known.ids.tolist())}
-            found = np.array([place.get(client, -1) for client in rows.ids.tolist()])
-            share[found >= 0] = known.probabilities[found[found >= 0]]
+            places = known.places(rows.ids)
+            share[places >= 0] = known.probabilities[places[places >= 0]]
         prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.theta.T, share[rows.owner])
         return prediction
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -74,20 +75,20 @@ def summary(found: Fit, model: Model) -> list[RenderableType]:
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     if model.coef_error is not None:
         parts.append("Below each coefficient, its standard error.")
-    return parts + [f"[yellow]Warning:[/yellow] {warning}" for warning in model.warnings]
+    return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
 
 
 def choice_table(model: Model) -> Table:
     """Show the numbers of kinds that were tried."""
     table = Table(title="How many kinds (the highest BIC wins)", title_justify="left")
-    for heading in ("kinds", "log likelihood", "BIC below the best"):
+    for heading in ("kinds", "log likelihood", "BIC"):
         table.add_column(heading, justify="right")
-    choice = model.details["choice"]
-    best = max(entry["bic"] for entry in choice)
-    for entry in choice:
-        below = best - entry["bic"]
-        name = f"[bold]{entry['n_clusters']}[/bold]" if below == 0 else str(entry["n_clusters"])
-        table.add_row(name, f"{entry['likelihood']:.1f}", "" if below == 0 else f"{below:.1f}")
+    table.add_column("")
+    for entry in model.details["choice"]:
+        chosen = entry["n_clusters"] == model.n_clusters
+        name = f"[bold]{entry['n_clusters']}[/bold]" if chosen else str(entry["n_clusters"])
+        note = "chosen" if chosen else "" if entry["sound"] else "a kind has too few clients to count"
+        table.add_row(name, f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
     return table
 
 
@@ -99,7 +100,7 @@ def kinds_table(model: Model) -> Table:
     for heading in ("kind", "share", "noise", *(["intercept"] if model.has_intercept else [])):
         table.add_column(heading, justify="right")
     for feature in shown:
-        table.add_column(model.features[feature], justify="right")
+        table.add_column(escape(model.features[feature]), justify="right")
     for j in range(model.n_clusters):
         cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:#.3g}"]
         if model.has_intercept:

@@ -119,8 +119,6 @@ def design(family: str | None = None, **changes: Any) -> Design:
         raise SettingsError(f"unknown family '{family}'; choose from {', '.join(FAMILIES)}")
     settings = dict(FAMILIES[family]) if family else {}
     given = {name: value for name, value in changes.items() if value is not None}
-    if "n_clusters" in given and "weights" not in given and given["n_clusters"] != settings.get("n_clusters"):
-        settings.pop("weights", None)
     return Design(**(settings | given))
 
 

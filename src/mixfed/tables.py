@@ -21,8 +21,8 @@ from .errors import DataError
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 
 
-def read_table(path: Path) -> pa.Table:
-    """Read a ``.parquet``, ``.csv`` or ``.csv.gz`` file."""
+def read_table(path: Path, client: str | None = None) -> pa.Table:
+    """Read a ``.parquet``, ``.csv`` or ``.csv.gz`` file; ids in the column ``client`` keep their leading zeros."""
     if not path.name.endswith(SUFFIXES):
         raise DataError(f"{path.name}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
     if not path.exists():
@@ -32,16 +32,31 @@ def read_table(path: Path) -> pa.Table:
     if path.stat().st_size == 0:
         raise DataError(f"{path.name}: the file is empty")
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pa.csv.read_csv(path)
-    except (pa.ArrowException, OSError, EOFError) as error:
+        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, client)
+        names = table.column_names
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{path.name}: cannot be read ({reason})") from error
-    repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"{path.name}: column '{repeated[0]}' occurs twice; give each its own name")
     if table.num_rows == 0:
         raise DataError(f"{path.name}: no rows")
     return table
+
+
+def _read_csv(path: Path, client: str | None) -> pa.Table:
+    types = {} if client is None else {client: pa.string()}
+    table = pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=types))
+    if client is None or client not in table.column_names:
+        return table
+    try:  # ids that are written as whole numbers are numbers, as in other files
+        numbers = pc.cast(table[client], pa.int64())
+    except pa.ArrowInvalid:
+        return table
+    if not pc.all(pc.equal(pc.cast(numbers, pa.string()), table[client])).as_py():
+        return table
+    return table.set_column(table.column_names.index(client), client, numbers)
 
 
 def rows_from_table(
@@ -69,6 +84,9 @@ def rows_from_table(
     clash = [name for name in features if name in (client, target)]
     if clash:
         raise DataError(f"{source}: column '{clash[0]}' cannot be a feature too")
+    twice = [name for name in features if list(features).count(name) > 1]
+    if twice:
+        raise DataError(f"{source}: column '{twice[0]}' is named twice among the features")
     if not features:
         raise DataError(f"{source}: no numeric column is left to be a feature")
     ids, owner = find_clients(table[client], f"{source}: column '{client}'")
@@ -129,7 +147,7 @@ def _numbers(column: pa.ChunkedArray, name: str, source: str) -> Array:
     """Read a column as numbers; missing values become NaN."""
     if _is_number(column.type):
         if not pa.types.is_floating(column.type):
-            column = pc.cast(column, pa.float64())
+            column = pc.cast(column, pa.float64(), safe=False)
         numbers: Array = column.to_numpy()
         return numbers
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

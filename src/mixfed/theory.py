@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats, Ints
+from .errors import DataError
 from .exchange import FedProx, Update
 from .model import Model
 from .settings import paper_settings
@@ -129,6 +130,8 @@ def predict(
 
 def predict_for(model: Model, constants: Constants | None = None) -> Theory:
     """Compute the paper's quantities for a fitted model."""
+    if not {"sizes", "kind_rows", "settings"} <= set(model.details):
+        raise DataError("the model says nothing of the clients that it was fitted on: it has no theory")
     pairs = np.array(model.details["sizes"], dtype=np.int64)
     update = paper_settings(model.details["settings"]).local_update if model.recipe == "paper" else None
     sizes = np.zeros(pairs[:, 0].max() + 1, dtype=np.int64)

@@ -139,9 +139,11 @@ def power_iteration(matrix: Floats, start: Floats, rounds: int) -> tuple[Floats,
 
 def memberships(mixture: Mixture, clients: Clients, hard: bool = False, loss: Loss = SQUARED) -> Floats:
     """Give every client's memberships, (n_clients, k). They stay with the clients: no query asks for them."""
-    blocks = kernels.blocks(clients.offsets)
-    arguments = (*_packed(clients), *_mixture_arguments(mixture), hard, loss.code)
-    return np.concatenate(over_blocks(kernels.memberships, blocks, *arguments))
+    # In units of the noise: squares of a target in units of its own may overflow.
+    unit = mixture.noise.max()
+    scaled = Mixture(mixture.theta / unit, mixture.weights, mixture.noise / unit)
+    arguments = (clients.phi, clients.y / unit, clients.offsets, *_mixture_arguments(scaled), hard, loss.code)
+    return np.concatenate(over_blocks(kernels.memberships, kernels.blocks(clients.offsets), *arguments))
 
 
 def own_models(query: Refine, clients: Clients) -> Floats:

@@ -17,13 +17,13 @@ from . import draws
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
-from .compiled import one_blas_thread
+from .compiled import one_blas_thread, side_by_side
 from .data import INTERCEPT
 from .doubts import doubts
 from .errors import SettingsError
 from .exchange import Mixture, Update
 from .frame import errors_to_user, from_user, to_user
-from .mixtures import Rules, covariance
+from .mixtures import Rules, covariance, residual_variance
 from .model import Model, kind_order
 from .pool import Pool
 from .refine import Conversation, Refined, converse, look_again, refine, refine_hard, refine_locally
@@ -39,8 +39,8 @@ _LEAST_CLIENTS, _LEAST_ROWS = 3, 2
 _TRIAL_ROUNDS = 5
 """Rounds of local updates that show which candidate to go on with."""
 _BUDGET = 30
-_LOOK_EXCHANGES = 8
-"""Another look is taken while it is likely to end within the budget of exchanges."""
+_LOOK_EXCHANGES = 11
+"""Another look is taken while it, and what comes after, is likely to end within the budget of exchanges."""
 _PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
 
@@ -118,7 +118,7 @@ class _Search:
         tried = 0
         while tried < most:
             ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
-            results = self._converse("kinds", [self._quick(k) for k in ks])
+            results = self._converse("kinds", side_by_side(self._quick, ks))
             self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
             tried = ks[-1]
             if tried - self.best() >= _PATIENCE:
@@ -170,7 +170,12 @@ class _Search:
             if better is found:
                 break
             found = better
-        return found
+        return self._settle(found)
+
+    def _settle(self, found: Refined) -> Refined:
+        """Let the rules follow from the maximum itself, so that it does not depend on which anchors made them."""
+        self.rules = self.rules.fitting(residual_variance(found.mixture, found.reply, 0))
+        return self._one("refine", refine(self.ground.frame, found.mixture, self.rules, em_rounds=0))
 
     def _locally(self, batch: Candidates, update: Update) -> Refined:
         """Try each candidate for a few rounds of local updates, then go on with the best."""

@@ -18,6 +18,7 @@ from . import draws
 from .anchors import Anchors, search, settle
 from .arrays import Array, Floats
 from .candidates import Candidates, Frame, PairMoments, Project
+from .compiled import side_by_side
 from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame
 from .mixtures import Rules
@@ -83,16 +84,19 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
 
     Gives also the rules by which all mixtures of k kinds are judged.
     """
-    rng = draws.generator(seed, "starts", k)
     dim = ground.frame.dim
     keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
     columns = ground.columns(k)
-    rules = settle(ground.anchors.within(columns, ground.fair, ground.anchors.rules), k, rng)
-    found = [
-        search(ground.anchors.within(columns, weight, rules), k, rng, max(2, keep // 2), quick=quick)
-        for weight in ((ground.fair,) if quick else (ground.fair, ground.anchors.weight))
-    ]
-    reduced = Candidates.stack(found)
+    fair = ground.anchors.within(columns, ground.fair, ground.anchors.rules)
+    rules = settle(fair, k, draws.generator(seed, "rules", k))
+
+    views = [ground.fair] if quick else [ground.fair, ground.anchors.weight]
+
+    def look(weight: Floats) -> Candidates:
+        rng = draws.generator(seed, "starts", k)
+        return search(ground.anchors.within(columns, weight, rules), k, rng, max(2, keep // 2), quick=quick)
+
+    reduced = Candidates.stack(side_by_side(look, views))
     theta = reduced.theta @ ground.basis[:, columns].T
     return Candidates(theta, reduced.log_variance, reduced.log_weight), rules
 

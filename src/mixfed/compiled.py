@@ -13,6 +13,7 @@ import numba
 from threadpoolctl import ThreadpoolController
 
 F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A")
 T = TypeVar("T")
 
 # Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
@@ -29,10 +30,16 @@ def compiled(function: F) -> F:
 
 def over_blocks(kernel: Callable[..., T], blocks: Iterable[tuple[int, int]], *arguments: Any) -> list[T]:
     """Call a compiled kernel on every block of clients, on all cores; the replies are in the order of the blocks."""
-    blocks = list(blocks)
-    if len(blocks) == 1:
-        return [kernel(*blocks[0], *arguments)]
-    return list(_threads().map(lambda block: kernel(*block, *arguments), blocks))
+    return side_by_side(lambda block: kernel(*block, *arguments), blocks)
+
+
+def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> list[T]:
+    """Call a function on every item, on all cores, and give the results in order.
+
+    What it calls must not come back here: a thread that waits for others in the same pool may wait for ever.
+    """
+    items = list(items)
+    return [function(items[0])] if len(items) == 1 else list(_threads().map(function, items))
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -67,9 +67,10 @@ def refine(
     *,
     tolerance: float = CONVERGED,
     incumbent: float = -np.inf,
+    em_rounds: int = EM_ROUNDS,
 ) -> Generator[Expect, ExpectSum, Refined | None]:
     """Bring the best candidate to its maximum; None if none gets above the value of an incumbent."""
-    candidates, value = yield from _warm_up(frame, candidates, rules)
+    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds)
     _, k, dim = candidates.theta.shape
     many = k * (dim + 2) > _MANY
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
@@ -194,11 +195,12 @@ def converse(
 
 
 def _warm_up(
-    frame: Frame, candidates: Candidates, rules: Rules
+    frame: Frame, candidates: Candidates, rules: Rules, rounds: int
 ) -> Generator[Expect, ExpectSum, tuple[Candidates, Floats]]:
     """Take EM steps on all candidates and keep the best, ever fewer. -> candidates, their values one step ago."""
     count = len(candidates)
-    for round_ in range(EM_ROUNDS):
+    value: Floats = np.full(count, -np.inf)
+    for round_ in range(rounds):
         reply = yield Expect(frame, candidates)
         value = values(candidates, reply, rules)
         candidates = maximise(reply, rules)

@@ -52,6 +52,12 @@ def test_clients_never_seen_are_assigned_from_a_few_rows(problem):
     kinds = model.assign(X[~seen], y[~seen], groups=groups[~seen])
     assert label_agreement(kinds.cluster, made.labels[600:]) > 0.97
     np.testing.assert_allclose(kinds.probabilities.sum(axis=1), 1)
+    strangers = model.predict(X[~seen], groups=groups[~seen])
+    acquainted = model.predict(X[~seen], groups=groups[~seen], history=kinds)
+    assert np.corrcoef(acquainted, y[~seen])[0, 1] > 0.95 > np.corrcoef(strangers, y[~seen])[0, 1]
+    np.testing.assert_allclose(
+        model.predict(X[seen], groups=groups[seen], history=kinds), model.predict(X[seen], groups=groups[seen])
+    )
 
 
 def test_cross_validation_routes_the_groups(problem):

@@ -21,7 +21,6 @@ from .errors import DataError, MixfedError, SettingsError
 if TYPE_CHECKING:
     from .model import Assignment, Model
     from .run import Fit
-    from .simulation import Simulation
 
 JOURNAL = "journal.bin"
 
@@ -143,7 +142,7 @@ def simulate(
         anchor_rows=anchor_rows,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(out, _simulated_columns(made))
+    write_parquet(out, made.columns())
     truth = out.with_suffix(".truth.json")
     write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
     typer.echo(
@@ -205,10 +204,10 @@ def fit(
         # The model goes first and comes last, so that where there is one the other files belong to it.
         (out / "model.json").unlink(missing_ok=True)
         write_parquet(out / "clients.parquet", model.assign(table).columns())
-        write_parquet(out / "trace.parquet", _trace_columns(found.trace))
+        write_parquet(out / "trace.parquet", found.columns())
         model.save(out / "model.json")
     if as_json:
-        typer.echo(json.dumps(_scalars(found, model)))
+        typer.echo(json.dumps(model.scalars() | found.scalars()))
     else:
         screen.show(*screen.summary(found, model))
         typer.echo(f"Wrote model.json, clients.parquet and trace.parquet in {out}")
@@ -388,30 +387,3 @@ def _read_assignment(folder: Path, model: Model) -> Assignment | None:
     columns = [table[name].to_numpy() for name in names]
     ids = table["client"].to_numpy()
     return Assignment(ids, table["rows"].to_numpy(), np.column_stack(columns))
-
-
-def _simulated_columns(made: Simulation) -> dict[str, Any]:
-    import numpy as np
-
-    clients = made.clients
-    features = dict(zip(clients.features, clients.phi.T, strict=True))
-    return {"client": np.repeat(clients.ids, clients.rows), "y": clients.y, **features}
-
-
-def _trace_columns(trace: list[dict[str, Any]]) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for record in trace for name in record))
-    return {name: [record.get(name) for record in trace] for name in names}
-
-
-def _scalars(found: Fit, model: Model) -> dict[str, Any]:
-    """Give what ``--json`` prints."""
-    import dataclasses
-
-    content = model.to_dict()
-    content.pop("details")
-    return content | {
-        "seconds": found.seconds,
-        "rounds": len(found.trace),
-        "stop": found.stop,
-        **dataclasses.asdict(found.traffic),
-    }

@@ -142,11 +142,11 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._client_rows = assigned.rows
         return self
 
-    def predict(self, X: Any, groups: Any = None) -> Floats:
+    def predict(self, X: Any, groups: Any = None, history: Assignment | None = None) -> Floats:
         """Predict targets.
 
-        A client of the fit is predicted by its own kinds, any other (and every row, without ``groups``) by the mean
-        over the kinds.
+        A client in ``history`` is predicted by the kinds found there, another client of the fit by its own kinds, any
+        other (and every row, without ``groups``) by the mean over the kinds.
 
         Parameters
         ----------
@@ -154,6 +154,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Rows.
         groups : array-like of shape (n_samples,) or None, default=None
             The client of each row.
+        history : Assignment or None, default=None
+            What `assign` found of clients, new or old, from their latest rows.
 
         Returns
         -------
@@ -163,8 +165,10 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
-        known = Assignment(self.clients_, self._client_rows, self.client_proba_) if groups is not None else None
-        return self.model_.predict(rows, known)
+        if groups is None:
+            return self.model_.predict(rows)
+        known = Assignment(self.clients_, self._client_rows, self.client_proba_)
+        return self.model_.predict(rows, known if history is None else known.updated(history))
 
     def assign(self, X: Any, y: Any, groups: Any) -> Assignment:
         """Find the kinds of clients from some of their rows, whether they were in the fit or not.

@@ -177,6 +177,12 @@ class Model:
             content[item.name] = value.tolist() if isinstance(value, np.ndarray) else value
         return content | {"n_clusters": self.n_clusters}
 
+    def scalars(self) -> dict[str, Any]:
+        """Give what ``--json`` says of the model."""
+        content = self.to_dict()
+        content.pop("details")
+        return content
+
     @classmethod
     def load(cls, path: str | Path) -> Model:
         """Read a ``model.json``, or the one in a folder that ``mixfed fit`` wrote."""

@@ -49,6 +49,16 @@ class Fit:
     """Time spent in each phase since the run was started or resumed."""
     stop: str
 
+    def columns(self) -> dict[str, list[Any]]:
+        """Give the columns of ``trace.parquet``: a row per round."""
+        names = list(dict.fromkeys(name for record in self.trace for name in record))
+        return {name: [record.get(name) for record in self.trace] for name in names}
+
+    def scalars(self) -> dict[str, Any]:
+        """Give what ``--json`` says of the run."""
+        about = {"seconds": self.seconds, "rounds": len(self.trace), "stop": self.stop}
+        return about | dataclasses.asdict(self.traffic)
+
 
 class Run:
     """What surrounds the steps: clock, trace, and whoever watches."""

@@ -84,6 +84,12 @@ class Simulation:
     """(n_clients,)"""
     design: Design = field(repr=False)
 
+    def columns(self) -> dict[str, Array]:
+        """Give the columns of a table: ``client``, ``y`` and the features."""
+        clients = self.clients
+        features = dict(zip(clients.features, clients.phi.T, strict=True))
+        return {"client": np.repeat(clients.ids, clients.rows), "y": clients.y, **features}
+
     def oracle(self) -> Floats:
         """Least squares with the true labels known: what no clustering can beat by much. -> (k, d)."""
         owner = np.repeat(self.labels, self.clients.rows)

@@ -25,7 +25,7 @@ _PHASES = {
     "second look": "Second look",
     "local updates": "Local updates",
 }
-_SHOWN = 6
+_MOST_SHOWN = 8
 
 
 def show(*parts: RenderableType) -> None:
@@ -68,9 +68,10 @@ class Rounds:
 def summary(found: Fit, model: Model) -> list[RenderableType]:
     """Show the kinds, what the fit took, and its warnings."""
     parts: list[RenderableType] = [choice_table(model)] if model.details.get("choice") else []
-    parts.append(kinds_table(model))
-    if len(model.features) > _SHOWN:
-        parts.append(f"The {_SHOWN} of {len(model.features)} coefficients that differ most between kinds.")
+    shown = min(len(model.features), _columns_that_fit(Console().width, model))
+    parts.append(kinds_table(model, shown))
+    if len(model.features) > shown:
+        parts.append(f"The {shown} of {len(model.features)} coefficients that differ most between kinds.")
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     if model.coef_error is not None:
@@ -92,9 +93,15 @@ def choice_table(model: Model) -> Table:
     return table
 
 
-def kinds_table(model: Model) -> Table:
-    """Show each kind's share, noise and the coefficients that tell it from the others."""
-    shown = np.argsort(-np.ptp(model.coef, axis=0), kind="stable")[:_SHOWN]
+def _columns_that_fit(width: int, model: Model) -> int:
+    """Say how many coefficients a screen of this width has room for."""
+    widest = max(9, *(len(name) for name in model.features))
+    return int(np.clip((width - (39 if model.has_intercept else 27)) // (widest + 3), 1, _MOST_SHOWN))
+
+
+def kinds_table(model: Model, count: int) -> Table:
+    """Show each kind's share, noise and the ``count`` coefficients that tell it best from the others."""
+    shown = np.argsort(-np.ptp(model.coef, axis=0), kind="stable")[:count]
     title = f"{model.n_clusters} kinds of client" if model.n_clusters > 1 else "One kind of client"
     table = Table(title=title, title_justify="left")
     for heading in ("kind", "share", "noise", *(["intercept"] if model.has_intercept else [])):

@@ -134,7 +134,7 @@ def _write(path, text):
         ("t.csv", "", "empty"),
         ("t.csv", "c;y;x\n1;2;3\n", "no column 'c'; the columns are c;y;x"),
         ("t.csv", "c,y,town\n1,2,Ghent\n", "no numeric column is left"),
-        ("t.csv", "c,y,x\n1,2,3\n1,2\n", "cannot be read"),
+        ("t.csv", "c,y,x\n1,2,3\n1,2\n", r"cannot be read \(CSV parse error: Row #3"),
         ("t.parquet", "not parquet", "cannot be read"),
         ("t.txt", "c,y,x\n", "unknown kind of file"),
     ],
@@ -191,3 +191,11 @@ def test_numbers_too_large_for_a_double_are_rounded_and_bad_letters_refused(tmp_
 def test_ids_that_are_lists_are_refused():
     with pytest.raises(DataError, match="one value"):
         Clients.from_frame(pa.table({"c": [[1], [2]], "y": [1.0, 2.0], "x": [1.0, 3.0]}), "c", "y")
+
+
+def test_a_word_far_down_in_a_column_of_numbers_is_found(tmp_path):
+    rows = [f"{i % 50},{i}.5,{i}\n" for i in range(100_000)]
+    rows[90_000] = "7,1.0,oops\n"
+    (tmp_path / "t.csv").write_text("c,y,x\n" + "".join(rows))
+    with pytest.raises(DataError, match=r"t.csv: column 'x' has 'oops' in row 90001 \(index 90000\)"):
+        Clients.from_file(tmp_path / "t.csv", "c", "y")

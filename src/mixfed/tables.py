@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -47,7 +49,15 @@ def read_table(path: Path, client: str | None = None) -> pa.Table:
 
 def _read_csv(path: Path, client: str | None) -> pa.Table:
     types = {} if client is None else {client: pa.string()}
-    table = pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=types))
+    try:
+        table = pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=types))
+    except pa.ArrowInvalid:
+        # Words far down in a column of numbers, or a row of another length: read text on one thread, which names rows.
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            types = {name: pa.string() for name in next(csv.reader(file))}
+        one_thread = pa.csv.ReadOptions(use_threads=False)
+        options = pa.csv.ConvertOptions(column_types=types)
+        table = pa.csv.read_csv(path, read_options=one_thread, convert_options=options)
     if client is None or client not in table.column_names:
         return table
     try:  # ids that are written as whole numbers are numbers, as in other files

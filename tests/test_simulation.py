@@ -7,6 +7,7 @@ import pytest
 
 from mixfed import SettingsError, bottleneck_distance, simulate
 from mixfed.simulation import FAMILIES
+from mixfed.theory import least_gap
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -34,6 +35,12 @@ def test_nested_pairs_are_at_distance_one_around_far_centres():
     pairs = theta.reshape(2, 2, -1)
     np.testing.assert_allclose(np.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1), 1.0)
     np.testing.assert_allclose(np.linalg.norm(pairs.mean(axis=1), axis=1), 2.0)
+
+
+@pytest.mark.parametrize(("k", "dim", "least"), [(3, 2, 1.0), (5, 3, 1.0), (4, 1, 0.9), (4, 4, 2.0)])
+def test_models_are_well_apart_even_where_there_are_more_than_features(k, dim, least):
+    for seed in range(5):
+        assert least_gap(simulate(n_clients=10, dim=dim, n_clusters=k, radius=1.5, seed=seed).theta) > least
 
 
 def test_mirror_clusters_are_opposite():

@@ -208,8 +208,15 @@ def _models(plan: Design, dim: int, rng: np.random.Generator) -> Floats:
 
 
 def _directions(count: int, dim: int, rng: np.random.Generator) -> Floats:
-    """Draw unit vectors, orthogonal to each other while the dimension allows it. -> (count, dim)."""
-    raw = rng.standard_normal((dim, count))
+    """Draw unit vectors that are well apart: orthogonal while the dimension allows it. -> (count, dim).
+
+    On a line, where there are only two of them, vectors of other lengths lie between the two.
+    """
     if count <= dim:
-        return np.linalg.qr(raw).Q.T
-    return np.asarray((raw / np.linalg.norm(raw, axis=0)).T)
+        return np.linalg.qr(rng.standard_normal((dim, count))).Q.T
+    if dim == 1:
+        return rng.permutation(np.linspace(-1.0, 1.0, count))[:, None]
+    tries = rng.standard_normal((200, count, dim))
+    tries /= np.linalg.norm(tries, axis=2, keepdims=True)
+    cosines = tries @ tries.transpose(0, 2, 1) - 2.0 * np.eye(count)
+    return np.asarray(tries[np.argmin(cosines.max(axis=(1, 2)))])

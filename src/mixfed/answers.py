@@ -27,7 +27,6 @@ from .candidates import (
     PairMoments,
     Project,
     SplitMoments,
-    SplitSum,
     Statistics,
 )
 from .client import answer as answer
@@ -110,17 +109,17 @@ def _pair_moments(query: PairMoments, clients: Clients, who: Array) -> MatrixSum
 
 
 @answer.register
-def _split_moments(query: SplitMoments, clients: Clients, who: Array) -> SplitSum:
+def _split_moments(query: SplitMoments, clients: Clients, who: Array) -> MatrixSum:
     """Pair moments at each kind's own model, weighted by membership."""
 
-    def one(block: Block) -> SplitSum:
+    def one(block: Block) -> MatrixSum:
         membership = _posterior(block, query.mixture, hard=False)[1][:, 0]
         theta = query.mixture.theta[0]
         matrices = []
         for j in range(len(theta)):
             e = block.z * (block.residual - block.z @ theta[j])[:, None]
             matrices.append(_pairs(block, e, membership[:, j]))
-        return SplitSum(np.array(matrices))
+        return MatrixSum(np.array(matrices))
 
     return summed(clients, who, query.frame, one)
 

@@ -72,10 +72,10 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class MatrixSum:
-    """A sum of d x d matrices."""
+    """A sum of d x d matrices, or of several side by side."""
 
     matrix: Floats
-    """(d, d)"""
+    """(d, d), or (k, d, d) with one for each kind."""
 
     def __add__(self, other: MatrixSum) -> MatrixSum:
         return MatrixSum(self.matrix + other.matrix)
@@ -180,18 +180,7 @@ class Expect(Query[ExpectSum]):
 
 
 @dataclass(frozen=True, eq=False)
-class SplitSum:
-    """A moment matrix at the centre of each kind."""
-
-    matrix: Floats
-    """(k, d, d)"""
-
-    def __add__(self, other: SplitSum) -> SplitSum:
-        return SplitSum(self.matrix + other.matrix)
-
-
-@dataclass(frozen=True, eq=False)
-class SplitMoments(Query[SplitSum]):
+class SplitMoments(Query[MatrixSum]):
     """Ask in which directions clients differ within each kind of one mixture."""
 
     frame: Frame

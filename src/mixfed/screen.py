@@ -70,12 +70,12 @@ def summary(found: Fit, model: Model) -> list[RenderableType]:
     parts: list[RenderableType] = [choice_table(model)] if model.details.get("choice") else []
     shown = min(len(model.features), _columns_that_fit(Console().width, model))
     parts.append(kinds_table(model, shown))
-    if len(model.features) > shown:
+    if shown < len(model.features):
         parts.append(f"The {shown} of {len(model.features)} coefficients that differ most between kinds.")
+    if model.coef_error is not None:
+        parts.append("Below each coefficient is its standard error.")
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
-    if model.coef_error is not None:
-        parts.append("Below each coefficient, its standard error.")
     return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
 
 

@@ -52,6 +52,8 @@ def test_clients_never_seen_are_assigned_from_a_few_rows(problem):
     kinds = model.assign(X[~seen], y[~seen], groups=groups[~seen])
     assert label_agreement(kinds.cluster, made.labels[600:]) > 0.97
     np.testing.assert_allclose(kinds.probabilities.sum(axis=1), 1)
+    assert len(kinds) == len(np.asarray(kinds)) == 200
+    np.testing.assert_array_equal(np.asarray(kinds), kinds.cluster)
     strangers = model.predict(X[~seen], groups=groups[~seen])
     acquainted = model.predict(X[~seen], groups=groups[~seen], history=kinds)
     assert np.corrcoef(acquainted, y[~seen])[0, 1] > 0.95 > np.corrcoef(strangers, y[~seen])[0, 1]

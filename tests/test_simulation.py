@@ -73,6 +73,11 @@ def test_polynomial_features_are_monomials_of_second_moment_one():
     np.testing.assert_allclose(ratio, ratio[0])
 
 
+def test_families_may_be_named_with_underscores():
+    named = [simulate(name, n_clients=20).theta for name in ("nested-unbalanced", "nested_unbalanced")]
+    np.testing.assert_array_equal(*named)
+
+
 def test_same_seed_same_clients_and_other_seed_others():
     first, again, other = (simulate("rare", n_clients=50, seed=seed) for seed in (4, 4, 5))
     np.testing.assert_array_equal(first.clients.phi, again.clients.phi)

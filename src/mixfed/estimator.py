@@ -185,7 +185,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         assignment : Assignment
-            ``ids``, ``cluster``, ``probability`` and ``probabilities`` of the clients.
+            ``ids``, ``cluster``, ``probability`` and ``probabilities`` of the clients, sorted by id; as an array, it is
+            ``cluster``.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

@@ -34,6 +34,13 @@ class Assignment:
     probabilities: Floats
     """(c, k)"""
 
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """As an array, an assignment is its kinds."""
+        return np.asarray(self.cluster, dtype=dtype)
+
     @property
     def cluster(self) -> Ints:
         """(c,): the most probable kind."""

@@ -121,6 +121,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def design(family: str | None = None, **changes: Any) -> Design:
     """Make a design from a family's settings and the caller's own, which win."""
+    family = family and family.lower().replace("_", "-").replace(" ", "-")
     if family is not None and family not in FAMILIES:
         raise SettingsError(f"unknown family '{family}'; choose from {', '.join(FAMILIES)}")
     settings = dict(FAMILIES[family]) if family else {}

@@ -65,6 +65,24 @@ def test_federated_orthogonal_iteration_equals_orthogonal_iteration_on_yyt(seed,
         np.testing.assert_allclose(got @ got.T, want @ want.T, rtol=0, atol=1e-10 * max(1.0, conditioning / 1e3))
 
 
+@given(seeds, st.integers(1, 30), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4))
+def test_two_half_steps_apply_yyt(seed, clients, dim, width, anchors):
+    pool = LocalPool(random_clients(seed, [2] * clients, dim))
+    rng = np.random.default_rng([seed, 5])
+    theta, block = rng.standard_normal((anchors, dim)), rng.standard_normal((anchors, dim, width))
+    half = pool.ask(ApplyMoment(theta, block, transpose=True), np.arange(clients)).mean()
+    whole = pool.ask(ApplyMoment(theta, half, transpose=False), np.arange(clients)).mean()
+    for h in range(anchors):
+        moment = np.zeros((dim, dim))
+        for i in range(clients):
+            phi, y = client_rows(pool.clients, i)
+            e = (y - phi @ theta[h])[:, None] * phi
+            moment += np.outer(e[0], e[1]) / clients
+        expected = moment @ moment.T @ block[h]
+        scale = np.linalg.norm(moment, 2) ** 2 * np.linalg.norm(block[h])
+        np.testing.assert_allclose(whole[h], expected, rtol=1e-10, atol=1e-10 * scale)
+
+
 @given(seeds, sizes, st.integers(1, 5), st.integers(1, 4), updates, st.booleans())
 def test_a_round_of_phase_2_equals_lemma_1(seed, sizes, dim, k, update, hard):
     clients = random_clients(seed, sizes, dim)

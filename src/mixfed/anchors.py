@@ -6,6 +6,8 @@ number of starts costs no exchange. What comes out are a few candidates that are
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -46,11 +48,17 @@ class Anchors:
         self.least: Floats = np.maximum(np.sum(self._table * self._features(self.fits), axis=1), 0.0)
         """(a,): what that fit leaves."""
 
-    def within(self, columns: Array, weight: Floats, rules: Rules) -> Anchors:
-        """Look at the same anchors in some columns of the basis only, count them otherwise, by other rules."""
+    def within(self, columns: Array, weight: Floats) -> Anchors:
+        """Look at the same anchors in some columns of the basis only, and count them otherwise."""
         whole = self.statistics
         gram = whole.gram[:, columns[:, None], columns]
-        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, rules)
+        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, self.rules)
+
+    def by(self, rules: Rules) -> Anchors:
+        """Judge the same anchors by other rules; nothing that depends on their rows is done again."""
+        other = copy.copy(self)
+        other.rules = rules
+        return other
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -111,7 +119,7 @@ def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
         return anchors.rules
     candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
     for _ in range(4):
-        judged = anchors.within(np.arange(anchors.dim), anchors.weight, rules)
+        judged = anchors.by(rules)
         candidates, value = judged.climb(candidates, 15)
         left = residual_variance(candidates, judged.expect(candidates), int(np.argmax(value)))
         if PRIOR_SHARE * left > 0.5 * rules.prior_variance:

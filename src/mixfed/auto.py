@@ -164,9 +164,8 @@ class _Search:
             return self._one("refine", refine_hard(frame, batch, self.rules))
         found = self._one("refine", refine(frame, batch, self.rules))
         rng = draws.generator(self.seed, "second look", k)
-        keep = int(np.clip(40_000 / (k * frame.dim**2), 4, 16))
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(self.ground, found, rng, keep, self.rules))
+            better = self._one("second look", look_again(self.ground, found, rng, self.rules))
             if better is found:
                 break
             found = better

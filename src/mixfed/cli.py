@@ -21,6 +21,7 @@ from .errors import DataError, MixfedError, SettingsError
 if TYPE_CHECKING:
     from .model import Assignment, Model
     from .run import Fit
+    from .simulation import Simulation
 
 JOURNAL = "journal.bin"
 
@@ -123,7 +124,6 @@ def simulate(
     Example: `mixfed simulate --clients 2000 --dim 10 --clusters 3 --out clients.parquet`
     """
     from . import simulation
-    from .tables import write_json, write_parquet
 
     _require_parquet(out)
     made = simulation.simulate(
@@ -141,14 +141,7 @@ def simulate(
         n_anchors=anchors,
         anchor_rows=anchor_rows,
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(out, made.columns())
-    truth = out.with_suffix(".truth.json")
-    write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
-    typer.echo(
-        f"{out}: {made.clients.n_rows} rows of {made.clients.n_clients} clients, {made.clients.dim} features, "
-        f"{len(made.theta)} kinds; the truth is in {truth}"
-    )
+    _save_simulation(made, out)
 
 
 @app.command()
@@ -306,12 +299,12 @@ def demo(
     """
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
-    from .simulation import simulate as simulate_again
+    from .simulation import simulate as make
 
-    data = out / "table.parquet"
-    simulate(out=data, clients=5000, family="nested", seed=seed)
+    data, made = out / "table.parquet", make("nested", n_clients=5000, seed=seed)
+    _save_simulation(made, data)
     fit(data, client="client", target="y", out=out, intercept=False, seed=seed)
-    made, model = simulate_again("nested", n_clients=5000, seed=seed), Model.load(out)
+    model = Model.load(out)
     if model.n_clusters != len(made.theta):
         typer.echo(f"Against the truth: {model.n_clusters} kinds were found, there are {len(made.theta)}")
         return
@@ -332,6 +325,20 @@ def main() -> None:
 
 def _complain(message: str) -> None:
     typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
+
+
+def _save_simulation(made: Simulation, out: Path) -> None:
+    """Write a table and, next to it, the truth about it."""
+    from .tables import write_json, write_parquet
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_parquet(out, made.columns())
+    truth = out.with_suffix(".truth.json")
+    write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
+    typer.echo(
+        f"{out}: {made.clients.n_rows} rows of {made.clients.n_clients} clients, {made.clients.dim} features, "
+        f"{len(made.theta)} kinds; the truth is in {truth}"
+    )
 
 
 def _remove_empty(folder: Path | None) -> None:

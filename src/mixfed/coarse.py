@@ -53,6 +53,10 @@ class Ground:
     tied: Array
     """Places of columns that are combinations of others."""
 
+    def worth_asking(self, k: int) -> int:
+        """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
+        return int(np.clip(40_000 / (k * self.frame.dim**2), 4, 16))
+
     def columns(self, k: int) -> Array:
         """Give the columns of the basis that k kinds need: fewer have less room for noise."""
         leading = self.basis.shape[1] - self.ways
@@ -84,17 +88,15 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
 
     Gives also the rules by which all mixtures of k kinds are judged.
     """
-    dim = ground.frame.dim
-    keep = int(np.clip(40_000 / (k * dim * dim), 4, 6 if quick else 16))
+    keep = min(ground.worth_asking(k), 6) if quick else ground.worth_asking(k)
     columns = ground.columns(k)
-    fair = ground.anchors.within(columns, ground.fair, ground.anchors.rules)
-    rules = settle(fair, k, draws.generator(seed, "rules", k))
+    rules = settle(ground.anchors.within(columns, ground.fair), k, draws.generator(seed, "rules", k))
 
     views = [ground.fair] if quick else [ground.fair, ground.anchors.weight]
 
     def look(weight: Floats) -> Candidates:
         rng = draws.generator(seed, "starts", k)
-        return search(ground.anchors.within(columns, weight, rules), k, rng, max(2, keep // 2), quick=quick)
+        return search(ground.anchors.within(columns, weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
 
     reduced = Candidates.stack(side_by_side(look, views))
     theta = reduced.theta @ ground.basis[:, columns].T

@@ -144,11 +144,12 @@ def refine_locally(
 
 
 def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, keep: int, rules: Rules
+    ground: Ground, found: Refined, rng: np.random.Generator, rules: Rules
 ) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
-    columns = ground.columns(found.mixture.theta.shape[1])
-    anchors, basis = ground.anchors.within(columns, ground.anchors.weight, rules), ground.basis[:, columns]
+    k = found.mixture.theta.shape[1]
+    columns, keep = ground.columns(k), ground.worth_asking(k)
+    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
     near, value = anchors.climb(variants(anchors, inside, rng, 24), 15)

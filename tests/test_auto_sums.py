@@ -24,14 +24,13 @@ sizes = st.lists(st.integers(1, 6), min_size=2, max_size=12)
 
 def plain_frame(dim: int) -> Frame:
     """Units in which nothing is changed."""
-    return Frame(np.zeros(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
+    return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
 
 
 def random_frame(seed: int, dim: int) -> Frame:
     rng = np.random.default_rng([seed, 7])
-    return Frame(
-        rng.standard_normal(dim), rng.standard_normal((dim, dim)), rng.standard_normal(dim), 0.3, 1.7, None, 1.0
-    )
+    centre, whiten, slope = rng.standard_normal(dim), rng.standard_normal((dim, dim)), rng.standard_normal(dim)
+    return Frame(centre, rng.uniform(0.5, 2.0, dim), whiten, slope, 0.3, 1.7, None, 1.0)
 
 
 def random_candidates(seed: int, count: int, k: int, dim: int) -> Candidates:
@@ -42,8 +41,8 @@ def random_candidates(seed: int, count: int, k: int, dim: int) -> Candidates:
 
 def standard_rows(clients, frame, i):
     phi, y = client_rows(clients, i)
-    shifted = phi - frame.centre
-    return shifted @ frame.whiten, (y - frame.target_centre - shifted @ frame.slope) / frame.scale
+    x = (phi - frame.centre) * frame.stretch
+    return x @ frame.whiten, (y - frame.target_centre - x @ frame.slope) / frame.scale
 
 
 def log_density(z, y, candidates, c):
@@ -60,7 +59,7 @@ def test_expectations_equal_a_plain_loop(seed, sizes, dim, k, count, hard):
     reply = LocalPool(clients).ask(Expect(frame, candidates, tuple(range(count)), hard))
     for c in range(count):
         likelihood, clients_, rows, overlap = 0.0, np.zeros(k), np.zeros(k), np.zeros((k, k))
-        square, cross, gram = np.zeros(k), np.zeros((k, dim)), np.zeros((k, dim, dim))
+        squares, score_, gram = np.zeros(k), np.zeros((k, dim)), np.zeros((k, dim, dim))
         missing = np.zeros((k * (dim + 2), k * (dim + 2)))
         for i in range(clients.n_clients):
             z, y = standard_rows(clients, frame, i)
@@ -73,8 +72,9 @@ def test_expectations_equal_a_plain_loop(seed, sizes, dim, k, count, hard):
             rows += len(y) * share
             overlap += np.outer(share, share)
             for j in range(k):
-                square[j] += share[j] * y @ y
-                cross[j] += share[j] * z.T @ y
+                residual = y - z @ candidates.theta[c, j]
+                squares[j] += share[j] * residual @ residual
+                score_[j] += share[j] * z.T @ residual
                 gram[j] += share[j] * z.T @ z
             score = np.zeros((k, k, dim + 2))  # the complete score if the client is of kind j
             for j in range(k):
@@ -92,8 +92,8 @@ def test_expectations_equal_a_plain_loop(seed, sizes, dim, k, count, hard):
             "clients": clients_,
             "rows": rows,
             "overlap": overlap,
-            "square": square,
-            "cross": cross,
+            "squares": squares,
+            "score": score_,
             "gram": gram,
         }
         for name, value in expected.items():
@@ -142,7 +142,7 @@ def test_anchors_who_are_everybody_say_what_all_clients_say(seed, sizes, dim, k)
     statistics = pool.ask_each(Project(frame, np.eye(dim)), np.arange(clients.n_clients))
     said = Anchors(statistics, np.ones(clients.n_clients), mixtures.Rules()).expect(candidates)
     asked = pool.ask(Expect(frame, candidates))
-    for name in ("likelihood", "clients", "rows", "square", "cross", "gram"):
+    for name in ("likelihood", "clients", "rows", "squares", "score", "gram"):
         np.testing.assert_allclose(getattr(said, name), getattr(asked, name), rtol=1e-7, atol=1e-7, err_msg=name)
 
 
@@ -170,8 +170,8 @@ def test_every_reply_is_the_sum_of_the_clients_replies(seed, sizes, dim, hard):
         LocalStep(frame, mixture, FedAvg(0.1, 2), hard),
     ]
     for query in [*queries, Together(tuple(queries))]:
-        whole = answer(query, clients, np.arange(clients.n_clients))
-        parts = [answer(query, clients, np.array([i])) for i in range(clients.n_clients)]
+        whole = answer(query, clients)
+        parts = [answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients)]
         total = parts[0]
         for part in parts[1:]:
             total = part + total
@@ -194,7 +194,7 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
     pool, frame = LocalPool(clients), plain_frame(2)
     mixture, rules = random_candidates(1, 1, k, dim), mixtures.Rules(shared)
     for _ in range(3000):  # to the maximum, where the identity is exact
-        mixture = mixtures.maximise(pool.ask(Expect(frame, mixture)), rules)
+        mixture = mixtures.maximise(mixture, pool.ask(Expect(frame, mixture)), rules)
     free = mixtures.parameters(k, dim, shared)
 
     def value(step):
@@ -237,20 +237,20 @@ def test_standard_units_are_white_and_lead_back(seed, dim, intercept, x_power, y
     y = (X @ rng.standard_normal(dim) * 10.0**-x_power + rng.standard_normal(80)) * 10.0**y_power
     clients = Clients.from_arrays(X, y, np.arange(80) // 4, intercept=intercept)
     frame, tied = frame_of(clients)
-    z, residual = frame.standardise(clients.phi, clients.y)
+    z, residual = frame.standardise(clients.design, clients.y)
     assert frame.dim == clients.dim
     assert not tied.any()
     np.testing.assert_allclose(z.T @ z / 80, np.eye(frame.dim), atol=1e-8)
     np.testing.assert_allclose(z.T @ residual / 80, 0, atol=1e-8)
     assert np.mean(residual**2) == pytest.approx(1, rel=1e-6)
-    scaled = clients.phi / np.abs(clients.phi).max(axis=0)
+    scaled = clients.design / np.abs(clients.design).max(axis=0)
     pooled = scaled @ np.linalg.lstsq(scaled, clients.y, rcond=None)[0]
-    np.testing.assert_allclose(clients.phi @ to_user(frame, np.zeros(frame.dim)), pooled, rtol=1e-6)
+    np.testing.assert_allclose(clients.design @ to_user(frame, np.zeros(frame.dim)), pooled, rtol=1e-6)
     theta = rng.standard_normal((3, frame.dim))
     back = to_user(frame, theta)
     np.testing.assert_allclose(from_user(frame, back), theta, rtol=1e-6, atol=1e-6)
     predicted = clients.y[:, None] - frame.scale * (residual[:, None] - z @ theta.T)
-    np.testing.assert_allclose(clients.phi @ back.T, predicted, rtol=1e-6, atol=1e-6 * frame.scale)
+    np.testing.assert_allclose(clients.design @ back.T, predicted, rtol=1e-6, atol=1e-6 * frame.scale)
 
 
 def test_errors_of_one_model_are_those_of_least_squares():
@@ -260,8 +260,9 @@ def test_errors_of_one_model_are_those_of_least_squares():
     clients = Clients.from_arrays(X, y, np.arange(200) // 2, intercept=True)
     frame, _ = frame_of(clients)
     errors = errors_to_user(frame, np.eye(frame.dim)[None] / 200)
-    residual = y - clients.phi @ np.linalg.lstsq(clients.phi, y, rcond=None)[0]
-    covariance = np.mean(residual**2) * np.linalg.inv(clients.phi.T @ clients.phi)
+    design = clients.design
+    residual = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    covariance = np.mean(residual**2) * np.linalg.inv(design.T @ design)
     np.testing.assert_allclose(errors[0], np.sqrt(np.diag(covariance)), rtol=1e-8)
 
 

@@ -11,10 +11,10 @@ import copy
 import numpy as np
 from scipy.special import logsumexp
 
-from .answers import posterior
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
 from .mixtures import PRIOR_SHARE, Rules, distinct, maximise, residual_variance, values
+from .posterior import posterior
 
 STARTS = 30
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
@@ -73,23 +73,25 @@ class Anchors:
         return likelihood, membership
 
     def expect(self, candidates: Candidates) -> ExpectSum:
-        """Give the sums that an exchange with these anchors would give."""
+        """Give the sums that an exchange with these anchors would give. Overlaps are not looked at here."""
         likelihood, membership = self.memberships(candidates)
-        return self.sums(self.weight @ likelihood, membership)
+        return self.sums(candidates.theta, self.weight @ likelihood, membership)
 
-    def sums(self, likelihood: Floats, membership: Floats) -> ExpectSum:
-        """Sum the normal equations weighted by memberships (a, C, k). Overlaps are not looked at here."""
+    def sums(self, theta: Floats, likelihood: Floats, membership: Floats) -> ExpectSum:
+        """Sum the normal equations at models (C, k, r), weighted by memberships (a, C, k)."""
         _, count, k = membership.shape
         table = (membership.reshape(-1, count * k).T @ self._weighted_table).reshape(count, k, -1)
         gram = np.empty((count, k, self.dim, self.dim))
         gram[..., self._upper[0], self._upper[1]] = table[..., 2 + self.dim :]
         gram[..., self._upper[1], self._upper[0]] = table[..., 2 + self.dim :]
+        cross, explained = table[..., 2 : 2 + self.dim], np.einsum("cjde,cje->cjd", gram, theta)
+        squares = table[..., 1] - np.einsum("cjd,cjd->cj", theta, 2.0 * cross - explained)
         return ExpectSum(
             likelihood=likelihood,
             clients=np.tensordot(self.weight, membership, axes=1),
             rows=table[..., 0],
-            square=table[..., 1],
-            cross=table[..., 2 : 2 + self.dim],
+            squares=np.maximum(squares, 0.0),
+            score=cross - explained,
             gram=gram,
             overlap=np.zeros((count, k, k)),
             missing=np.empty((0, 0, 0)),
@@ -103,7 +105,7 @@ class Anchors:
             value = values(candidates, reply, self.rules)
             if tolerance and np.all(value - last < tolerance):
                 break
-            candidates, last = maximise(reply, self.rules), value
+            candidates, last = maximise(candidates, reply, self.rules), value
         return candidates, last
 
     def _features(self, theta: Floats) -> Floats:
@@ -121,7 +123,7 @@ def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
     for _ in range(4):
         judged = anchors.by(rules)
         candidates, value = judged.climb(candidates, 15)
-        left = residual_variance(candidates, judged.expect(candidates), int(np.argmax(value)))
+        left = residual_variance(judged.expect(candidates), int(np.argmax(value)))
         if PRIOR_SHARE * left > 0.5 * rules.prior_variance:
             break
         rules = rules.fitting(left)
@@ -131,7 +133,8 @@ def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
 def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, quick: bool) -> Candidates:
     """Find the best few mixtures of k models for the anchors, best first."""
     if k == 1:
-        return maximise(anchors.expect(_levelled(anchors, np.zeros((1, 1, anchors.dim)))), anchors.rules)
+        pooled = _levelled(anchors, np.zeros((1, 1, anchors.dim)))
+        return maximise(pooled, anchors.expect(pooled), anchors.rules)
     starts = STARTS // 2 if quick else STARTS
     candidates, value, agree = _many_starts(anchors, k, rng, starts)
     for _ in range(0 if quick else MORE):
@@ -245,7 +248,8 @@ def _spread_seeds(anchors: Anchors, k: int, starts: int, rng: np.random.Generato
 def _random_starts(anchors: Anchors, k: int, starts: int, rng: np.random.Generator) -> Candidates:
     """Start near the pooled fit, from random memberships."""
     membership = rng.dirichlet(np.full(k, 0.3), size=(len(anchors.rows), max(starts, 4)))
-    return maximise(anchors.sums(np.zeros(membership.shape[1]), membership), anchors.rules)
+    pooled = _levelled(anchors, np.zeros((membership.shape[1], k, anchors.dim)))
+    return maximise(pooled, anchors.sums(pooled.theta, np.zeros(len(pooled)), membership), anchors.rules)
 
 
 def _levelled(anchors: Anchors, theta: Floats) -> Candidates:

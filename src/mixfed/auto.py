@@ -118,7 +118,7 @@ class _Search:
         tried = 0
         while tried < most:
             ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
-            results = self._converse("kinds", side_by_side(self._quick, ks))
+            results = self._converse("kinds", list(side_by_side(self._quick, ks)))
             self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
             tried = ks[-1]
             if tried - self.best() >= _PATIENCE:
@@ -173,7 +173,7 @@ class _Search:
 
     def _settle(self, found: Refined) -> Refined:
         """Let the rules follow from the maximum itself, so that it does not depend on which anchors made them."""
-        self.rules = self.rules.fitting(residual_variance(found.mixture, found.reply, 0))
+        self.rules = self.rules.fitting(residual_variance(found.reply, 0))
         return self._one("refine", refine(self.ground.frame, found.mixture, self.rules, em_rounds=0))
 
     def _locally(self, batch: Candidates, update: Update) -> Refined:

@@ -44,14 +44,16 @@ class Gram(Query[GramSum]):
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Standard units: z = (phi - centre) whiten, and the residual of the pooled fit over its own size."""
+    """Standard units: z = (phi - centre) stretch whiten, and the residual of the pooled fit over its own size."""
 
     centre: Floats
     """(D,)"""
+    stretch: Floats
+    """(D,): one over the spread of each column, which puts it into units of its own; 0 for a column that is left out."""
     whiten: Floats
-    """(D, d)"""
+    """(D, d): of shifted and stretched columns."""
     slope: Floats
-    """(D,): the pooled fit to shifted columns."""
+    """(D,): the pooled fit to shifted and stretched columns."""
     target_centre: float
     scale: float
     """Standard deviation of the pooled fit's residual."""
@@ -66,8 +68,12 @@ class Frame:
 
     def standardise(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
         """Phi (n, D), y (n,) -> z (n, d), residual (n,)."""
-        shifted = phi - self.centre
-        return shifted @ self.whiten, (y - self.target_centre - shifted @ self.slope) / self.scale
+        x = (phi - self.centre) * self.stretch
+        return x @ self.whiten, (y - self.target_centre - x @ self.slope) / self.scale
+
+    def models(self, theta: Floats) -> Floats:
+        """Turn models in standard units into models of x for (y - target_centre) / scale. theta (L, d) -> (D, L)."""
+        return np.asarray(self.whiten @ theta.T + self.slope[:, None] / self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +150,10 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class ExpectSum:
-    """What all clients say about each candidate: its likelihood and, weighted by membership, the normal equations."""
+    """What all clients say about each candidate: its likelihood and, weighted by membership, the normal equations.
+
+    These are written at the candidate's own models: residuals r and the score of z r, rather than targets.
+    """
 
     likelihood: Floats
     """(C,)"""
@@ -152,12 +161,12 @@ class ExpectSum:
     """(C, k): memberships."""
     rows: Floats
     """(C, k)"""
-    square: Floats
-    """(C, k)"""
-    cross: Floats
-    """(C, k, d)"""
+    squares: Floats
+    """(C, k): r^2"""
+    score: Floats
+    """(C, k, d): z r"""
     gram: Floats
-    """(C, k, d, d)"""
+    """(C, k, d, d): z z^T; zero if no curvature was asked for."""
     overlap: Floats
     """(C, k, k): products of memberships."""
     missing: Floats
@@ -177,6 +186,8 @@ class Expect(Query[ExpectSum]):
     informed: tuple[int, ...] = ()
     """Candidates for which the missing information is asked too."""
     hard: bool = False
+    curvature: bool = True
+    """Whether the second moments are wanted: most of the work."""
 
 
 @dataclass(frozen=True, eq=False)

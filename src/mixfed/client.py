@@ -1,18 +1,20 @@
 """What clients do: answer a query from their own rows.
 
-`answer` serves any set of clients at once and gives the sum of their answers.
+`answer` serves all clients that are held in one place at once and gives the sum of their answers.
 """
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import reduce, singledispatch
+from operator import add
+from typing import Any, TypeVar
 
 import numpy as np
 
 from . import draws, kernels
 from .arrays import Array, Floats, Ints
-from .compiled import over_blocks
+from .compiled import one_blas_thread, side_by_side
 from .data import Clients
 from .exchange import (
     AnchorReplies,
@@ -27,79 +29,104 @@ from .exchange import (
     Peak,
     PeakSum,
     Refine,
+    Sum,
     Update,
 )
 from .losses import SQUARED, Loss
+from .store import Held
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Sum)
+
+
+def over_blocks(one: Callable[[Clients], T], clients: Held) -> Iterator[T]:
+    """Say what ``one`` says of each block of the clients, on all cores, in order."""
+    return side_by_side(lambda edges: one(clients.block(*edges)), clients.blocks)
+
+
+def summed(one: Callable[[Clients], S], clients: Held) -> S:
+    """Add up what ``one`` says of each block of the clients, in order."""
+    return reduce(add, over_blocks(one, clients))
 
 
 @singledispatch
-def answer(query: Any, clients: Clients, who: Array) -> Any:
-    """Answer for the clients at places ``who`` (c,), summed."""
+def answer(query: Any, clients: Held) -> Any:
+    """Answer for all clients held here, summed."""
     raise TypeError(f"no client can answer a {type(query).__name__}")
 
 
 @answer.register
-def _census(query: Census, clients: Clients, who: Array) -> CensusSum:
-    asked = clients.only(who)
-    return CensusSum(
-        sizes=np.bincount(asked.rows).astype(np.int64),
-        low=asked.phi.min(axis=0).astype(np.float64),
-        high=asked.phi.max(axis=0).astype(np.float64),
-        total=asked.phi.sum(axis=0, dtype=np.float64),
-        target=float(asked.y.sum()),
-        target_low=float(asked.y.min()),
-        target_high=float(asked.y.max()),
-    )
+def _census(query: Census, clients: Held) -> CensusSum:
+    ones = np.ones(int(clients.intercept))
+
+    def one(block: Clients) -> CensusSum:
+        low, high, total, target_low, target_high, target = kernels.census(block.phi, block.y)
+        return CensusSum(
+            sizes=np.bincount(block.rows).astype(np.int64),
+            low=np.concatenate([low, ones]),
+            high=np.concatenate([high, ones]),
+            total=np.concatenate([total, ones * block.n_rows]),
+            target=target,
+            target_low=target_low,
+            target_high=target_high,
+        )
+
+    return summed(one, clients)
 
 
 @answer.register
-def _peak(query: Peak, clients: Clients, who: Array) -> PeakSum:
-    asked = clients.only(who)
-    return PeakSum(max(over_blocks(kernels.peak, kernels.blocks(asked.offsets), asked.phi, asked.offsets)))
+def _peak(query: Peak, clients: Held) -> PeakSum:
+    return summed(lambda block: PeakSum(kernels.peak(block.design, block.offsets)), clients)
 
 
 @answer.register
-def _apply_moment(query: ApplyMoment, clients: Clients, who: Array) -> BlockSum:
+def _apply_moment(query: ApplyMoment, clients: Held) -> BlockSum:
     """Y Q = sum_i a_i (b_i^T Q) for a_i, b_i the residual moments of the client's two rows."""
     anchors, dim, width = query.block.shape
-    first = clients.offsets[who]
-    left, right = clients.phi[first], clients.phi[first + 1]
-    # (c, h): a_i b_i^T carries the product of the two residuals, so the moments need not be built.
-    product = (clients.y[first, None] - left @ query.theta.T) * (clients.y[first + 1, None] - right @ query.theta.T)
-    if query.transpose:
-        left, right = right, left
-    # All anchors at once: (c, d) @ (d, h r), weighted, then (d, c) @ (c, h r).
-    columns = query.block.transpose(1, 0, 2).reshape(dim, anchors * width)
-    inner = (right @ columns).reshape(len(who), anchors, width) * product[:, :, None]
-    block = left.T @ inner.reshape(len(who), anchors * width)
-    return BlockSum(block.reshape(dim, anchors, width).transpose(1, 0, 2).astype(np.float64), len(who))
+
+    def one(block: Clients) -> BlockSum:
+        first, phi = block.offsets[:-1], block.design
+        left, right = phi[first], phi[first + 1]
+        # (c, h): a_i b_i^T carries the product of the two residuals, so the moments need not be built.
+        product = (block.y[first, None] - left @ query.theta.T) * (block.y[first + 1, None] - right @ query.theta.T)
+        if query.transpose:
+            left, right = right, left
+        # All anchors at once: (c, d) @ (d, h r), weighted, then (d, c) @ (c, h r).
+        columns = query.block.transpose(1, 0, 2).reshape(dim, anchors * width)
+        inner = (right @ columns).reshape(len(first), anchors, width) * product[:, :, None]
+        moved = left.T @ inner.reshape(len(first), anchors * width)
+        return BlockSum(moved.reshape(dim, anchors, width).transpose(1, 0, 2).astype(np.float64), len(first))
+
+    return summed(one, clients)
 
 
 @answer.register
-def _refine(query: Refine, clients: Clients, who: Array) -> ModelSum:
-    asked = clients.only(who)
-    sums = over_blocks(
-        kernels.refine,
-        kernels.blocks(asked.offsets),
-        *_packed(asked),
-        *_mixture_arguments(query.mixture),
-        query.hard,
-        query.loss.code,
-        *update_arguments(query.update),
-    )
-    shift, mass, count, loss, likelihood = (sum(parts) for parts in zip(*sums, strict=True))
-    return ModelSum(shift, asked.n_rows, mass, count, loss, likelihood)
+def _refine(query: Refine, clients: Held) -> ModelSum:
+    update = update_arguments(query.update)
+
+    def one(block: Clients) -> ModelSum:
+        rows, models = _packed(block), _mixture_arguments(query.mixture, block.phi.dtype)
+        return model_sum(block, kernels.refine(*rows, *models, query.hard, query.loss.code, *update))
+
+    return summed(one, clients)
+
+
+def model_sum(block: Clients, sums: tuple[Floats, Floats, Floats, Floats, float]) -> ModelSum:
+    """Name what the kernel gives."""
+    shift, mass, count, loss, likelihood = sums
+    return ModelSum(shift, block.n_rows, mass, count, loss, likelihood)
 
 
 @singledispatch
-def answer_each(query: Any, clients: Clients, who: Array) -> Any:
-    """Answer for each of the clients at places ``who`` (h,), one by one."""
+def answer_each(query: Any, clients: Clients) -> Any:
+    """Answer for each of the clients, one by one."""
     raise TypeError(f"no single client can answer a {type(query).__name__}")
 
 
 @answer_each.register
-def descend(query: Descend, clients: Clients, who: Array) -> AnchorReplies:
-    """Take one step of moment descent on each anchor at places ``who`` (h,).
+def descend(query: Descend, clients: Clients) -> AnchorReplies:
+    """Take one step of moment descent on each anchor (h of them).
 
     Notes
     -----
@@ -110,13 +137,13 @@ def descend(query: Descend, clients: Clients, who: Array) -> AnchorReplies:
     * E[A] = v v^T with v = U^T Sigma (theta* - theta), so |v|^2 is the singular value of A, and the eigenvalue of
       A A^T that power iteration finds is |v|^4.
     """
-    rows = np.stack([_fresh_rows(query, clients, place) for place in who])  # (h, 2 l)
-    phi, y = clients.phi[rows].astype(np.float64), clients.y[rows]
+    rows = np.stack([_fresh_rows(query, clients, place) for place in range(clients.n_clients)])  # (h, 2 l)
+    phi, y = clients.design[rows].astype(np.float64), clients.y[rows]
     residual = y - np.einsum("hrd,hd->hr", phi, query.theta)
     moments = residual[:, :, None] * (phi @ query.basis)  # (h, 2 l, r)
     left, right = moments[:, : query.pairs], moments[:, query.pairs :]
     matrix = left.transpose(0, 2, 1) @ right / query.pairs  # A, (h, r, r)
-    start = draws.normal(query.seed, "power", query.round, clients.keys[who], matrix.shape[1])
+    start = draws.normal(query.seed, "power", query.round, clients.keys, matrix.shape[1])
     direction, size = power_iteration(matrix, start, query.power_rounds)
     sign = np.where(np.einsum("hr,hr->h", direction, moments.mean(axis=1)) >= 0, 1.0, -1.0)
     heading = np.einsum("hdr,hr->hd", query.basis, sign[:, None] * direction)
@@ -137,21 +164,28 @@ def power_iteration(matrix: Floats, start: Floats, rounds: int) -> tuple[Floats,
     return direction, np.maximum(eigenvalue, 0.0) ** 0.25
 
 
-def memberships(mixture: Mixture, clients: Clients, hard: bool = False, loss: Loss = SQUARED) -> Floats:
+def memberships(mixture: Mixture, clients: Held, hard: bool = False, loss: Loss = SQUARED) -> Floats:
     """Give every client's memberships, (n_clients, k). They stay with the clients: no query asks for them."""
     # In units of the noise: squares of a target in units of its own may overflow.
     unit = mixture.noise.max()
     scaled = Mixture(mixture.theta / unit, mixture.weights, mixture.noise / unit)
-    arguments = (clients.phi, clients.y / unit, clients.offsets, *_mixture_arguments(scaled), hard, loss.code)
-    return np.concatenate(over_blocks(kernels.memberships, kernels.blocks(clients.offsets), *arguments))
+
+    def one(block: Clients) -> Floats:
+        phi, y, offsets = _packed(block)
+        return kernels.memberships(phi, y / unit, offsets, *_mixture_arguments(scaled, phi.dtype), hard, loss.code)
+
+    with one_blas_thread():
+        return np.concatenate(list(over_blocks(one, clients)))
 
 
 def own_models(query: Refine, clients: Clients) -> Floats:
     """Give every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
     membership = memberships(query.mixture, clients, query.hard, query.loss)
-    blocks = kernels.blocks(clients.offsets)
-    arguments = (*_packed(clients), query.mixture.theta, membership, query.loss.code, *update_arguments(query.update))
-    return np.concatenate(over_blocks(kernels.own_models, blocks, *arguments))
+    theta = _mixture_arguments(query.mixture, clients.phi.dtype)[0]
+    with one_blas_thread():
+        return kernels.own_models(
+            *_packed(clients), theta, membership, query.loss.code, *update_arguments(query.update)
+        )
 
 
 def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
@@ -164,13 +198,14 @@ def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
 
 
 def _packed(clients: Clients) -> tuple[Array, Floats, Ints]:
-    return clients.phi, clients.y, clients.offsets
+    return clients.design, clients.y, clients.offsets
 
 
-def _mixture_arguments(mixture: Mixture) -> tuple[Floats, Floats, Floats]:
+def _mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, Floats]:
+    """Give the models (d, k) in the precision of the rows, log weights and noise."""
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
-    return np.ascontiguousarray(mixture.theta), log_weights, mixture.noise
+    return np.ascontiguousarray(mixture.theta.T, dtype=precision), log_weights, mixture.noise
 
 
 def update_arguments(update: Update | None) -> tuple[int, float, int]:

@@ -98,7 +98,7 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
         rng = draws.generator(seed, "starts", k)
         return search(ground.anchors.within(columns, weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
 
-    reduced = Candidates.stack(side_by_side(look, views))
+    reduced = Candidates.stack(list(side_by_side(look, views)))
     theta = reduced.theta @ ground.basis[:, columns].T
     return Candidates(theta, reduced.log_variance, reduced.log_weight), rules
 

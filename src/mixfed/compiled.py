@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
@@ -28,18 +28,13 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH)(function))
 
 
-def over_blocks(kernel: Callable[..., T], blocks: Iterable[tuple[int, int]], *arguments: Any) -> list[T]:
-    """Call a compiled kernel on every block of clients, on all cores; the replies are in the order of the blocks."""
-    return side_by_side(lambda block: kernel(*block, *arguments), blocks)
-
-
-def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> list[T]:
-    """Call a function on every item, on all cores, and give the results in order.
+def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:
+    """Call a function on every item, on all cores, and give the results in order, each as soon as it is its turn.
 
     What it calls must not come back here: a thread that waits for others in the same pool may wait for ever.
     """
     items = list(items)
-    return [function(items[0])] if len(items) == 1 else list(_threads().map(function, items))
+    return map(function, items) if len(items) == 1 else _threads().map(function, items)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -1,11 +1,14 @@
 """Clients: the rows of all clients, packed.
 
 Rows of one client are neighbours: client i owns rows ``offsets[i]:offsets[i + 1]`` of ``phi`` and ``y``.
-Clients are in the order of their ids, rows of a client in the order they came in.
+Clients are in the order of their ids, rows of a client in the order they came in. The intercept is a feature by name
+only: its column of ones is never stored with the others.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +22,10 @@ from .arrays import Array, Floats, Ints, Keys
 from .errors import DataError
 
 INTERCEPT = "(intercept)"
+_BLOCK_ROWS, _BLOCK_NUMBERS = 32_768, 4_000_000
+"""Rows and numbers of a block of clients, at most, unless one client alone has more."""
+_LEAST_BLOCK, _BLOCKS = 4096, 16
+"""Smaller blocks than that are not worth a thread; more of them than that are not needed to keep all threads busy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +33,7 @@ class Rows:
     """Features and owners of rows, with or without targets, in the caller's order."""
 
     phi: Array
-    """(n_rows, d), float32 or float64."""
+    """(n_rows, d), float32 or float64, without the intercept."""
     y: Floats | None
     """(n_rows,)"""
     ids: Array
@@ -34,7 +41,7 @@ class Rows:
     owner: Ints
     """(n_rows,): the place of the row's client in ``ids``."""
     features: tuple[str, ...]
-    """The d names of the columns of phi; the intercept, if any, is the last."""
+    """The names of the columns of phi, and the intercept, if any, as the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +52,7 @@ class Clients:
     """
 
     phi: Array
-    """(n_rows, d), float32 or float64, rows in C order."""
+    """(n_rows, d), float32 or float64, rows in C order, without the intercept."""
     y: Floats
     """(n_rows,)"""
     offsets: Ints
@@ -53,7 +60,7 @@ class Clients:
     ids: Array
     """(n_clients,), sorted."""
     features: tuple[str, ...]
-    """The d names of the columns of phi; the intercept, if any, is the last."""
+    """The names of the columns of phi, and the intercept, if any, as the last."""
 
     @classmethod
     def from_rows(cls, rows: Rows) -> Clients:
@@ -132,12 +139,19 @@ class Clients:
     @property
     def dim(self) -> int:
         """Number of features, the intercept included."""
-        return int(self.phi.shape[1])
+        return len(self.features)
 
     @property
     def intercept(self) -> bool:
         """Whether the last feature is the intercept."""
         return self.features[-1:] == (INTERCEPT,)
+
+    @property
+    def design(self) -> Array:
+        """The features with the intercept's column of ones, (n_rows, dim)."""
+        if not self.intercept:
+            return self.phi
+        return np.column_stack([self.phi, np.ones(self.n_rows, self.phi.dtype)])
 
     @cached_property
     def rows(self) -> Ints:
@@ -149,9 +163,16 @@ class Clients:
         """The clients' keys for random draws, (n_clients,)."""
         return draws.client_keys(self.ids)
 
-    def only(self, who: Array) -> Clients:
-        """Keep the clients at places ``who`` (c,); if these are all of them, without a copy."""
-        return self if len(who) == self.n_clients else self.subset(who)
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Cut the clients into blocks, (begin, end) of each."""
+        return cut(self.offsets, self.dim)
+
+    def block(self, begin: int, end: int) -> Clients:
+        """Give the clients ``begin:end``, without a copy of their rows."""
+        part = slice(self.offsets[begin], self.offsets[end])
+        offsets = self.offsets[begin : end + 1] - self.offsets[begin]
+        return Clients(self.phi[part], self.y[part], offsets, self.ids[begin:end], self.features)
 
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
@@ -159,6 +180,19 @@ class Clients:
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
         return Clients(self.phi[rows], self.y[rows], offsets, self.ids[who], self.features)
+
+
+def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:
+    """Cut clients into blocks of about equal rows. offsets (c + 1,) -> (begin, end) of each block.
+
+    The cuts depend on the data alone, so sums over blocks, added in order, do not depend on the number of threads.
+    """
+    n_rows, n_clients = int(offsets[-1]), len(offsets) - 1
+    least = n_rows / max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // dim))
+    count = min(n_clients, math.ceil(max(least, min(n_rows / _LEAST_BLOCK, _BLOCKS))))
+    cuts = np.unique(np.searchsorted(offsets, np.linspace(0, n_rows, count + 1)[1:-1])).tolist()
+    edges = [0, *(edge for edge in cuts if 0 < edge < n_clients), n_clients]
+    return list(itertools.pairwise(edges))
 
 
 def rows_from_arrays(
@@ -194,17 +228,14 @@ def rows_from_arrays(
         if groups.shape != (n_rows,):
             raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {groups.shape}")
         ids, owner = find_clients(groups, "groups")
-    return with_intercept(Rows(phi, target, ids, owner, names), intercept)
+    return Rows(phi, target, ids, owner, with_intercept(names, intercept))
 
 
-def with_intercept(rows: Rows, intercept: bool) -> Rows:
-    """Append a column of ones, if asked to; no other column may have its name."""
-    if INTERCEPT in rows.features:
+def with_intercept(features: Sequence[str], intercept: bool) -> tuple[str, ...]:
+    """Name the intercept after the other features, if there is to be one; no other may have its name."""
+    if INTERCEPT in features:
         raise DataError(f"column '{INTERCEPT}' has the name that is kept for the constant term: rename it")
-    if not intercept:
-        return rows
-    ones = np.ones((len(rows.phi), 1), dtype=rows.phi.dtype)
-    return Rows(np.hstack([rows.phi, ones]), rows.y, rows.ids, rows.owner, (*rows.features, INTERCEPT))
+    return (*features, INTERCEPT) if intercept else tuple(features)
 
 
 def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:

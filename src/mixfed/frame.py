@@ -68,9 +68,9 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     kept = eigenvalues > _COLLINEAR * max(eigenvalues[-1], 1e-300)
     if not kept.any():
         raise DataError("every feature is 0 in all rows: there is nothing to fit")
-    whiten = (scale / columns.unit)[:, None] * axes[:, kept] / np.sqrt(eigenvalues[kept])
+    whiten = np.where(live, 1.0, 0.0)[:, None] * axes[:, kept] / np.sqrt(eigenvalues[kept])
     # In whitened features the pooled fit is the cross moment itself.
-    cross = (whiten * columns.unit[:, None]).T @ reply.cross / n_rows
+    cross = (whiten * scale[:, None]).T @ reply.cross / n_rows
     total = reply.square / n_rows
     # A target that is explained to rounding has a noise of rounding, not of nothing.
     least = 1e-20 * total + 1e-31 * (columns.target_centre / columns.target_unit) ** 2 or 1e-20
@@ -79,6 +79,7 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     tied = live & (lost.sum(axis=1) > 1e-6)
     frame = Frame(
         columns.centre,
+        scale / columns.unit,
         whiten,
         whiten @ cross * columns.target_unit,
         columns.target_centre,
@@ -91,7 +92,7 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
 
 def to_user(frame: Frame, theta: Floats) -> Floats:
     """Turn models in standard units into models of the table's columns. theta (..., d) -> (..., D)."""
-    coef = frame.slope + frame.scale * theta @ frame.whiten.T
+    coef = (frame.slope + frame.scale * theta @ frame.whiten.T) * frame.stretch
     if frame.constant is not None:
         coef[..., frame.constant] += (frame.target_centre - coef @ frame.centre) / frame.constant_value
     return coef
@@ -102,12 +103,10 @@ def from_user(frame: Frame, theta: Floats) -> Floats:
     coef = np.array(theta, dtype=np.float64)
     if frame.constant is not None:
         coef[..., frame.constant] -= (frame.target_centre - coef @ frame.centre) / frame.constant_value
-    away = (coef - frame.slope) / frame.scale
-    # Rows of very different size: solve for them in units of their own, or the small ones are taken for rounding.
-    largest = np.abs(frame.whiten).max(axis=1)
-    unit = np.where(largest > 0, largest, 1.0)
-    flat = (away / unit).reshape(-1, len(unit)).T
-    found = np.linalg.lstsq(frame.whiten / unit[:, None], flat, rcond=None)[0].T
+    live = frame.stretch > 0
+    stretched = coef[..., live] / frame.stretch[live]
+    flat = ((stretched - frame.slope[live]) / frame.scale).reshape(-1, int(live.sum())).T
+    found = np.linalg.lstsq(frame.whiten[live], flat, rcond=None)[0].T
     return np.asarray(found.reshape(*coef.shape[:-1], -1), dtype=np.float64)
 
 
@@ -115,9 +114,8 @@ def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
     """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
     jacobian = frame.whiten.copy()
     if frame.constant is not None:
-        jacobian[frame.constant] -= frame.centre @ jacobian / frame.constant_value
-    # Rows of very different size: square them in units of their own, or they overflow.
-    unit = np.abs(jacobian).max(axis=1, keepdims=True)
-    rows = np.divide(jacobian, unit, out=np.zeros_like(jacobian), where=unit > 0)
-    variance = np.einsum("Dd,kde,De->kD", rows, covariance, rows)
-    return np.asarray(frame.scale * unit[:, 0] * np.sqrt(np.maximum(variance, 0.0)))
+        # The constant takes up what the shifts of the others leave.
+        own = frame.stretch[frame.constant]
+        jacobian[frame.constant] -= (frame.centre * frame.stretch) @ jacobian / (frame.constant_value * own)
+    variance = np.einsum("Dd,kde,De->kD", jacobian, covariance, jacobian)
+    return np.asarray(frame.scale * frame.stretch * np.sqrt(np.maximum(variance, 0.0)))

@@ -1,14 +1,13 @@
-"""Compiled mathematics over packed clients: arrays in, arrays out, no input or output, no classes.
+"""Compiled mathematics of Phase 2 over packed clients: arrays in, arrays out, no input or output, no classes.
 
-A kernel serves the clients ``begin:end``. Whoever calls it cuts the clients into blocks that depend on the data
-alone (`blocks`) and adds the blocks' sums in order, so the result does not depend on the number of threads.
+A kernel serves one block of clients: their rows phi (n, d), targets y (n,) and offsets (c + 1,). It takes the rows in
+tiles that stay in the cache while memberships are found and local models move. Products are in the precision of phi,
+sums over clients in float64.
 
 Shapes: n rows, c clients, k clusters, d features.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 
@@ -17,121 +16,200 @@ from .compiled import compiled
 from .losses import slope, value
 
 FEDAVG, FEDPROX = 0, 1
-_ROWS_PER_BLOCK = 8192
-
-
-def blocks(offsets: Ints) -> list[tuple[int, int]]:
-    """Cut the clients into blocks of about equal rows. offsets (c + 1,) -> (begin, end) of each block."""
-    n_rows, n_clients = int(offsets[-1]), len(offsets) - 1
-    count = max(1, min(n_rows // _ROWS_PER_BLOCK, n_clients, 512))
-    cuts = np.unique(np.searchsorted(offsets, np.linspace(0, n_rows, count + 1)[1:-1])).tolist()
-    edges = [0, *(cut for cut in cuts if 0 < cut < n_clients), n_clients]
-    return list(itertools.pairwise(edges))
+TILE = 512
+"""Rows of a tile: with 32 features it takes half of a core's second cache at most."""
 
 
 @compiled
-def _dot(a: Array, b: Array) -> float:
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
-    return total
+def tile_end(offsets: Ints, begin: int) -> int:
+    """Give the end of the tile of whole clients that begins with client ``begin``; a large client is a tile."""
+    end = begin + 1
+    while end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= TILE:
+        end += 1
+    return end
 
 
 @compiled
-def _client_losses(code: int, phi: Array, y: Array, theta: Floats, out: Floats) -> None:
-    """Loss of one client under each model. phi (r, d), y (r,), theta (k, d) -> out (k,)."""
-    for j in range(len(theta)):
-        total = 0.0
-        for row in range(len(y)):
-            total += value(code, y[row], _dot(phi[row], theta[j]))
-        out[j] = total
+def most_rows(offsets: Ints) -> int:
+    """Give the rows of the largest tile."""
+    most = TILE
+    for i in range(len(offsets) - 1):
+        most = max(most, offsets[i + 1] - offsets[i])
+    return most
 
 
 @compiled
-def _memberships(losses: Floats, rows: int, log_weights: Floats, noise: Floats, hard: bool, out: Floats) -> float:
-    """Turn one client's losses (k,) into memberships out (k,); give the client's log likelihood.
+def _tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int, end: int, out: Array) -> None:
+    """Loss of each client of a tile under each model. y (n,), predicted (n, k) -> out (c, k)."""
+    first = offsets[begin]
+    for i in range(end - begin):
+        for j in range(predicted.shape[1]):
+            total = y.dtype.type(0)
+            for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
+                total += value(code, y[row], predicted[row, j])
+            out[i, j] = total
+
+
+@compiled
+def _tile_memberships(
+    losses: Floats, offsets: Ints, begin: int, end: int, log_weights: Floats, noise: Floats, hard: bool, out: Floats, labels: Ints
+) -> float:
+    """Turn the losses (c, k) of a tile's clients into memberships out (c, k); give their log likelihood.
 
     Soft: the posterior under mixing weights and noise. Hard: one at the least loss, the first of equals.
     """
-    k = len(losses)
-    if hard:
-        out[:] = 0.0
-        out[np.argmin(losses)] = 1.0
-    top = -np.inf
-    for j in range(k):
-        score = log_weights[j] - rows * np.log(noise[j]) - losses[j] / (noise[j] * noise[j])
-        top = max(top, score)
-        if not hard:
-            out[j] = score
-    if hard:
-        return top
-    total = 0.0
-    for j in range(k):
-        out[j] = np.exp(out[j] - top)
-        total += out[j]
-    for j in range(k):
-        out[j] /= total
-    return float(top + np.log(total))
+    k = len(noise)
+    log_noise, precision = np.log(noise), 1.0 / (noise * noise)
+    likelihood = 0.0
+    for i in range(end - begin):
+        n_rows = offsets[begin + i + 1] - offsets[begin + i]
+        best, least, top = 0, losses[i, 0], -np.inf
+        for j in range(k):
+            score = log_weights[j] - n_rows * log_noise[j] - losses[i, j] * precision[j]
+            out[i, j] = score
+            top = max(top, score)
+            if losses[i, j] < least:
+                best, least = j, losses[i, j]
+        if hard:
+            for j in range(k):
+                out[i, j] = 0.0
+            out[i, best] = 1.0
+            labels[i] = best
+            likelihood += top
+            continue
+        whole = 0.0
+        for j in range(k):
+            share = np.exp(out[i, j] - top)
+            out[i, j] = share
+            whole += share
+        for j in range(k):
+            out[i, j] /= whole
+        likelihood += top + np.log(whole)
+    return likelihood
 
 
 @compiled
-def _local_shift(
+def _averaged(
     code: int,
     phi: Array,
     y: Array,
-    theta: Floats,
-    membership: float,
-    update: int,
-    step: float,
+    predicted: Array,
+    j: int,
+    begin: int,
+    end: int,
+    rate: float,
     local_steps: int,
-    out: Floats,
+    gradient: Array,
+    shift: Array,
 ) -> None:
-    """Move one client's copy of one model and write by how much. phi (r, d), theta (d,) -> out (d,)."""
-    n_rows, dim = phi.shape
-    rate = step * membership / n_rows
-    out[:] = 0.0
-    if update == FEDAVG:
-        gradient = np.empty(dim)
-        for _ in range(local_steps):
-            gradient[:] = 0.0
-            for row in range(n_rows):
-                fall = slope(code, y[row], _dot(phi[row], theta) + _dot(phi[row], out))
-                for j in range(dim):
-                    gradient[j] += fall * phi[row, j]
-            for j in range(dim):
-                out[j] += rate * gradient[j]
-    elif n_rows <= dim:
-        # (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: solve the smaller of the two.
-        system = np.eye(n_rows)
-        residual = np.empty(n_rows)
+    """Take gradient steps on one client's copy of model j and write by how much it moves.
+
+    The client's are rows ``begin:end`` of phi (n, d), y (n,) and predicted (n, k). -> shift (d,).
+    """
+    dim = phi.shape[1]
+    shift[:] = 0
+    for step in range(local_steps):
+        gradient[:] = 0
+        for row in range(begin, end):
+            moved = predicted[row, j]
+            if step > 0:
+                for m in range(dim):
+                    moved += phi[row, m] * shift[m]
+            fall = slope(code, y[row], moved)
+            for m in range(dim):
+                gradient[m] += fall * phi[row, m]
+        for m in range(dim):
+            shift[m] += rate * gradient[m]
+
+
+@compiled
+def _inner_products(phi: Array, begin: int, end: int, out: Array) -> None:
+    """Write X X^T or X^T X of one client, whichever is smaller, in the lower half. phi (n, d) -> out (size, size)."""
+    x = phi[begin:end]
+    if len(x) > phi.shape[1]:
+        np.dot(x.T, x, out)
+    elif len(x) > 6:
+        np.dot(x, x.T, out)
+    else:  # so few rows are done before BLAS has begun
+        for row in range(len(x)):
+            for other in range(row + 1):
+                total = out.dtype.type(0)
+                for m in range(phi.shape[1]):
+                    total += x[row, m] * x[other, m]
+                out[row, other] = total
+
+
+@compiled
+def _proximal(
+    phi: Array,
+    y: Array,
+    predicted: Array,
+    j: int,
+    begin: int,
+    end: int,
+    rate: float,
+    products: Array,
+    factor: Array,
+    shift: Array,
+) -> None:
+    """Take one proximal step on one client's copy of model j and write by how much it moves.
+
+    (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved. The client's are rows
+    ``begin:end`` of phi (n, d), y (n,) and predicted (n, k); products (size, size) -> shift (d,).
+    """
+    dim, n_rows, size = phi.shape[1], end - begin, len(products)
+    solution = factor[size]
+    if n_rows <= dim:
         for row in range(n_rows):
-            residual[row] = y[row] - _dot(phi[row], theta)
-            for other in range(n_rows):
-                system[row, other] += rate * _dot(phi[row], phi[other])
-        pull = np.linalg.solve(system, residual)
-        for row in range(n_rows):
-            for j in range(dim):
-                out[j] += rate * pull[row] * phi[row, j]
+            solution[row] = rate * (y[begin + row] - predicted[begin + row, j])
     else:
-        system = np.eye(dim)
-        pull = np.zeros(dim)
-        for row in range(n_rows):
-            residual_ = y[row] - _dot(phi[row], theta)
-            for j in range(dim):
-                pull[j] += rate * residual_ * phi[row, j]
-                for other in range(dim):
-                    system[j, other] += rate * phi[row, j] * phi[row, other]
-        out[:] = np.linalg.solve(system, pull)
+        solution[:] = 0
+        for row in range(begin, end):
+            residual = rate * (y[row] - predicted[row, j])
+            for m in range(dim):
+                solution[m] += residual * phi[row, m]
+    _solve(products, rate, factor, solution)
+    if n_rows > dim:
+        shift[:] = solution
+        return
+    shift[:] = 0
+    for row in range(n_rows):
+        for m in range(dim):
+            shift[m] += solution[row] * phi[begin + row, m]
+
+
+@compiled
+def _solve(products: Array, rate: float, factor: Array, solution: Array) -> None:
+    """Solve (I + rate products) x = solution in place, by Cholesky. products (n, n), lower half; solution (n,)."""
+    size, one = len(products), products.dtype.type(1)
+    for row in range(size):
+        for other in range(row):
+            total = rate * products[row, other]
+            for m in range(other):
+                total -= factor[row, m] * factor[other, m]
+            factor[row, other] = total * factor[other, other]
+        total = one + rate * products[row, row]
+        for m in range(row):
+            total -= factor[row, m] * factor[row, m]
+        factor[row, row] = one / np.sqrt(total)  # the diagonal is kept as its inverse
+    for row in range(size):
+        total = solution[row]
+        for m in range(row):
+            total -= factor[row, m] * solution[m]
+        solution[row] = total * factor[row, row]
+    for row in range(size - 1, -1, -1):
+        total = solution[row]
+        for m in range(row + 1, size):
+            total -= factor[m, row] * solution[m]
+        solution[row] = total * factor[row, row]
 
 
 @compiled
 def refine(
-    begin: int,
-    end: int,
     phi: Array,
     y: Floats,
     offsets: Ints,
-    theta: Floats,
+    theta: Array,
     log_weights: Floats,
     noise: Floats,
     hard: bool,
@@ -140,40 +218,87 @@ def refine(
     step: float,
     local_steps: int,
 ) -> tuple[Floats, Floats, Floats, Floats, float]:
-    """Estimate memberships and move local models.
+    """Estimate memberships and move local models. theta (d, k), in the precision of phi.
 
     Gives the sums over clients of n_i times the shift (k, d), n_i times the membership (k,), memberships (k,),
     membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
     """
-    k, dim = theta.shape
+    dim, k = theta.shape
+    number = phi.dtype.type
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    losses, membership, local = np.empty(k), np.empty(k), np.empty(dim)
-    for i in range(begin, end):
-        own, targets = phi[offsets[i] : offsets[i + 1]], y[offsets[i] : offsets[i + 1]]
-        rows = len(targets)
-        _client_losses(code, own, targets, theta, losses)
-        likelihood += _memberships(losses, rows, log_weights, noise, hard, membership)
-        for j in range(k):
-            if membership[j] == 0.0:
-                continue
-            mass[j] += rows * membership[j]
-            clients[j] += membership[j]
-            loss[j] += membership[j] * losses[j]
-            if local_steps > 0:
-                _local_shift(code, own, targets, theta[j], membership[j], update, step, local_steps, local)
-                for m in range(dim):
-                    shift[j, m] += rows * local[m]
+    size = most_rows(offsets)
+    predicted, targets = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype)
+    losses, membership = np.empty((size, k), phi.dtype), np.empty((size, k))
+    labels = np.zeros(size, np.int64)
+    own, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
+    room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = tile_end(offsets, begin)
+        first, rows = offsets[begin], offsets[end] - offsets[begin]
+        x = phi[first : first + rows]
+        np.dot(x, theta, predicted[:rows])
+        for row in range(rows):
+            targets[row] = y[first + row]
+        _tile_losses(code, targets, predicted, offsets, begin, end, losses)
+        likelihood += _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, membership, labels)
+        for i in range(end - begin):
+            a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
+            small = min(b - a, dim) if update == FEDPROX else 0
+            products = room[: small * small].reshape(small, small)
+            if small > 0:
+                _inner_products(x, a, b, products)
+            for j in range(labels[i] if hard else 0, labels[i] + 1 if hard else k):
+                share = membership[i, j]
+                if share == 0.0:
+                    continue
+                mass[j] += (b - a) * share
+                clients[j] += share
+                loss[j] += share * losses[i, j]
+                rate = number(step * share / (b - a))
+                if update == FEDPROX:
+                    _proximal(x, targets, predicted, j, a, b, rate, products, factor, own)
+                elif local_steps > 1:
+                    _averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own)
+                elif local_steps == 1:
+                    # No copy of the model is needed for one step: n_i times the shift goes to the sum.
+                    for row in range(a, b):
+                        fall = number(step * share) * slope(code, targets[row], predicted[row, j])
+                        for m in range(dim):
+                            shift[j, m] += fall * x[row, m]
+                if update == FEDPROX or local_steps > 1:
+                    for m in range(dim):
+                        shift[j, m] += (b - a) * own[m]
+        begin = end
     return shift, mass, clients, loss, likelihood
 
 
 @compiled
+def memberships(
+    phi: Array, y: Floats, offsets: Ints, theta: Array, log_weights: Floats, noise: Floats, hard: bool, code: int
+) -> Floats:
+    """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
+    size, k = most_rows(offsets), theta.shape[1]
+    predicted, targets, losses = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype), np.empty((size, k), phi.dtype)
+    out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = tile_end(offsets, begin)
+        first, rows = offsets[begin], offsets[end] - offsets[begin]
+        np.dot(phi[first : first + rows], theta, predicted[:rows])
+        targets[:rows] = y[first : first + rows]
+        _tile_losses(code, targets, predicted, offsets, begin, end, losses)
+        _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, out[begin:end], labels)
+        begin = end
+    return out
+
+
+@compiled
 def own_models(
-    begin: int,
-    end: int,
     phi: Array,
     y: Floats,
     offsets: Ints,
-    theta: Floats,
+    theta: Array,
     membership: Floats,
     code: int,
     update: int,
@@ -181,56 +306,53 @@ def own_models(
     local_steps: int,
 ) -> Floats:
     """Give the clients' own copies of their kinds' models after a local update. membership (c, k) -> (c, d)."""
-    own = np.empty((end - begin, theta.shape[1]))
-    for i in range(begin, end):
+    dim = phi.shape[1]
+    number = phi.dtype.type
+    own, targets = np.empty((len(offsets) - 1, dim)), y.astype(phi.dtype)
+    shift, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
+    room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
+    predicted = np.dot(phi, theta)
+    for i in range(len(own)):
         a, b = offsets[i], offsets[i + 1]
         j = np.argmax(membership[i])
-        local = own[i - begin]
-        _local_shift(code, phi[a:b], y[a:b], theta[j], membership[i, j], update, step, local_steps, local)
-        local += theta[j]
+        rate = number(step * membership[i, j] / (b - a))
+        if update == FEDPROX:
+            small = min(b - a, dim)
+            products = room[: small * small].reshape(small, small)
+            _inner_products(phi, a, b, products)
+            _proximal(phi, targets, predicted, j, a, b, rate, products, factor, shift)
+        else:
+            _averaged(code, phi, targets, predicted, j, a, b, rate, local_steps, gradient, shift)
+        for m in range(dim):
+            own[i, m] = theta[m, j] + shift[m]
     return own
 
 
 @compiled
-def memberships(
-    begin: int,
-    end: int,
-    phi: Array,
-    y: Floats,
-    offsets: Ints,
-    theta: Floats,
-    log_weights: Floats,
-    noise: Floats,
-    hard: bool,
-    code: int,
-) -> Floats:
-    """Give the clients' memberships, (end - begin, k)."""
-    k = len(theta)
-    out, losses = np.empty((end - begin, k)), np.empty(k)
-    for i in range(begin, end):
-        own, targets = phi[offsets[i] : offsets[i + 1]], y[offsets[i] : offsets[i + 1]]
-        _client_losses(code, own, targets, theta, losses)
-        _memberships(losses, len(targets), log_weights, noise, hard, out[i - begin])
-    return out
-
-
-@compiled
-def peak(begin: int, end: int, phi: Array, offsets: Ints) -> float:
+def peak(phi: Array, offsets: Ints) -> float:
     """Give the largest |X_i|^2 / n_i of any client, the norm being the spectral one."""
     dim = phi.shape[1]
     most = 0.0
-    for i in range(begin, end):
-        own = phi[offsets[i] : offsets[i + 1]]
-        rows = len(own)
-        gram = np.zeros((min(rows, dim), min(rows, dim)))
-        if rows <= dim:
-            for a in range(rows):
-                for b in range(rows):
-                    gram[a, b] = _dot(own[a], own[b])
-        else:
-            for row in range(rows):
-                for a in range(dim):
-                    for b in range(dim):
-                        gram[a, b] += own[row, a] * own[row, b]
-        most = max(most, np.linalg.eigvalsh(gram)[-1] / rows)
+    for i in range(len(offsets) - 1):
+        a, b = offsets[i], offsets[i + 1]
+        small = min(b - a, dim)
+        products = np.zeros((small, small), phi.dtype)
+        _inner_products(phi, a, b, products)  # eigvalsh reads the lower half
+        most = max(most, np.linalg.eigvalsh(products)[-1] / (b - a))
     return most
+
+
+@compiled
+def census(phi: Array, y: Floats) -> tuple[Floats, Floats, Floats, float, float, float]:
+    """Give least, largest and sum of each column (d,) and of the target, in one pass."""
+    dim = phi.shape[1]
+    low, high, total = np.full(dim, np.inf), np.full(dim, -np.inf), np.zeros(dim)
+    target_low, target_high, target = np.inf, -np.inf, 0.0
+    for row in range(len(phi)):
+        for m in range(dim):
+            low[m] = min(low[m], phi[row, m])
+            high[m] = max(high[m], phi[row, m])
+            total[m] += phi[row, m]
+        target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
+        target += y[row]
+    return low, high, total, target_low, target_high, target

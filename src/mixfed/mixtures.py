@@ -54,31 +54,32 @@ def values(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Floats:
     return np.asarray(reply.likelihood + penalty)
 
 
-def maximise(reply: ExpectSum, rules: Rules) -> Candidates:
+def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidates:
     """Solve the weighted normal equations of every kind: the M step of EM."""
-    _, k, dim = reply.cross.shape
+    _, k, dim = reply.score.shape
     gram = reply.gram + _RIDGE * np.eye(dim)
-    theta: Floats = np.linalg.solve(gram, reply.cross[..., None])[..., 0].astype(np.float64)
-    squares, rows = squares_left(reply, theta), reply.rows
+    pull = reply.score - _RIDGE * candidates.theta
+    step: Floats = np.linalg.solve(gram, pull[..., None])[..., 0].astype(np.float64)
+    squares, rows = squares_after(reply, step), reply.rows
     if rules.shared_noise:
         squares = np.repeat(squares.sum(axis=1, keepdims=True) / k, k, axis=1)
         rows = np.repeat(rows.sum(axis=1, keepdims=True) / k, k, axis=1)
     variance = (squares + PRIOR_ROWS * rules.prior_variance) / (rows + PRIOR_ROWS)
     share = np.maximum(reply.clients / reply.clients.sum(axis=1, keepdims=True), _SMALLEST_SHARE)
-    return Candidates(theta, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
+    return Candidates(candidates.theta + step, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
 
 
-def residual_variance(candidates: Candidates, reply: ExpectSum, c: int) -> float:
+def residual_variance(reply: ExpectSum, c: int) -> float:
     """Give the variance that candidate c leaves over all kinds."""
-    return float(squares_left(reply, candidates.theta)[c].sum() / reply.rows[c].sum())
+    return float(reply.squares[c].sum() / reply.rows[c].sum())
 
 
-def squares_left(reply: ExpectSum, theta: Floats) -> Floats:
-    """Give the weighted sums of squared residuals at theta (C, k, d). -> (C, k)."""
+def squares_after(reply: ExpectSum, step: Floats) -> Floats:
+    """Give the weighted sums of squared residuals after the models have moved by a step (C, k, d). -> (C, k)."""
     left = (
-        reply.square
-        - 2.0 * np.einsum("cjd,cjd->cj", reply.cross, theta)
-        + np.einsum("cjd,cjde,cje->cj", theta, reply.gram, theta)
+        reply.squares
+        - 2.0 * np.einsum("cjd,cjd->cj", reply.score, step)
+        + np.einsum("cjd,cjde,cje->cj", step, reply.gram, step)
     )
     return np.asarray(np.maximum(left, 0.0))
 
@@ -147,7 +148,7 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
     """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
     k, dim = theta.shape
-    squares = squares_left(reply, candidates.theta)[c]
+    squares = reply.squares[c]
     blocks = []
     for j in range(k):
         noise = 0.5 * (squares[j] + PRIOR_ROWS * rules.prior_variance) * precision[j]
@@ -163,9 +164,8 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
 def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
     """Give the gradient of a candidate's value. -> (k, d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
-    squares = squares_left(reply, candidates.theta)[c]
-    slope = (reply.cross[c] - np.einsum("jde,je->jd", reply.gram[c], theta)) * precision[:, None]
-    noise = 0.5 * (squares * precision - reply.rows[c] + PRIOR_ROWS * (rules.prior_variance * precision - 1.0))
+    slope = (reply.score[c] - _RIDGE * theta) * precision[:, None]
+    noise = 0.5 * (reply.squares[c] * precision - reply.rows[c] + PRIOR_ROWS * (rules.prior_variance * precision - 1.0))
     weight = reply.clients[c] - reply.clients[c].sum() * np.exp(candidates.log_weight[c])
     return np.column_stack([slope, noise, weight])
 

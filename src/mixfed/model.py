@@ -173,7 +173,7 @@ class Model:
         if known is not None:
             places = known.places(rows.ids)
             share[places >= 0] = known.probabilities[places[places >= 0]]
-        prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.theta.T, share[rows.owner])
+        prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.coef.T + self.intercept, share[rows.owner])
         return prediction
 
     def to_dict(self) -> dict[str, Any]:

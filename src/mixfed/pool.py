@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
 
-import numpy as np
-
 from .answers import answer, answer_each
 from .arrays import Array, Ints, Keys
 from .compiled import one_blas_thread
@@ -70,15 +68,15 @@ class LocalPool:
 
     def ask(self, query: Query[S], who: Array | None = None) -> S:
         """Answer for the clients at places ``who``, or for all."""
-        places = np.arange(self.clients.n_clients) if who is None else who
+        asked = self.clients if who is None else self.clients.subset(who)
         with one_blas_thread():
-            reply = cast(S, answer(query, self.clients, places))
+            reply = cast(S, answer(query, asked))
         self.traffic.count(query, reply)
         return reply
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Answer for each of the clients at places ``who``."""
         with one_blas_thread():
-            replies = cast(R, answer_each(query, self.clients, who))
+            replies = cast(R, answer_each(query, self.clients.subset(who)))
         self.traffic.count(query, replies, speakers=len(who))
         return replies

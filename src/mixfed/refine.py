@@ -91,7 +91,7 @@ def refine(
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
-        field = _next_field(going, maximise(reply, rules), many)
+        field = _next_field(going, maximise(field.trials, reply, rules), many)
     end = best or leader
     return end if end is not None and end.value > incumbent else None
 
@@ -103,7 +103,7 @@ def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator
         reply = yield Expect(frame, candidates, hard=True)
         value = values(candidates, reply, rules)
         best = int(np.argmax(value))
-        moved = maximise(reply, rules)
+        moved = maximise(candidates, reply, rules)
         if np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
             stop = Stop.LABELS
             break
@@ -204,7 +204,7 @@ def _warm_up(
     for round_ in range(rounds):
         reply = yield Expect(frame, candidates)
         value = values(candidates, reply, rules)
-        candidates = maximise(reply, rules)
+        candidates = maximise(candidates, reply, rules)
         order = distinct(candidates, value, 0.05 if round_ else 0.0)
         order = order[: max(4, int(np.ceil(count * _KEPT[round_])))]
         candidates, value = candidates.pick(order), value[order]
@@ -291,8 +291,8 @@ def _only(reply: ExpectSum, c: int, informed: tuple[int, ...]) -> ExpectSum:
         reply.likelihood[[c]],
         reply.clients[[c]],
         reply.rows[[c]],
-        reply.square[[c]],
-        reply.cross[[c]],
+        reply.squares[[c]],
+        reply.score[[c]],
         reply.gram[[c]],
         reply.overlap[[c]],
         reply.missing[place],

@@ -109,7 +109,7 @@ def rows_from_table(
     if target is not None:
         y = np.ascontiguousarray(_numbers(table[target], target, source), dtype=np.float64)
         check_finite(y[:, None], (target,), source)
-    return with_intercept(Rows(phi, y, ids, owner, tuple(features)), intercept)
+    return Rows(phi, y, ids, owner, with_intercept(features, intercept))
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..answers import Block, weighted_sums
 from ..arrays import Floats
 from ..candidates import Candidates, Expect, Frame
 from ..data import Clients
@@ -32,10 +31,11 @@ class EM:
 
     def at_random(self, k: int, rng: np.random.Generator) -> Candidates:
         """Start from a random kind for every client."""
-        labels = rng.integers(k, size=self.clients.n_clients)
-        block = Block(self.clients, self.frame, 0, self.clients.n_clients)
-        sums = weighted_sums(block, np.eye(k)[labels][:, None, :], np.zeros(1), np.empty((0, 0, 0)))
-        return maximise(sums, self.rules)
+        labels = np.repeat(rng.integers(k, size=self.clients.n_clients), self.clients.rows)
+        z, y = self.frame.standardise(self.clients.design, self.clients.y)
+        theta = np.stack([np.linalg.lstsq(z[labels == j], y[labels == j], rcond=None)[0] for j in range(k)])
+        left = np.array([np.mean((y - z @ theta[j])[labels == j] ** 2) for j in range(k)])
+        return Candidates(theta[None], np.log(np.maximum(left, 1e-12))[None], np.full((1, k), -np.log(k)))
 
     def climb(self, start: Candidates, steps: int = 2000, tolerance: float = 1e-9) -> tuple[Candidates, float]:
         """Step until the likelihood gains less than the tolerance, relative to the number of rows."""
@@ -45,7 +45,7 @@ class EM:
             value = float(values(mixture, reply, self.rules)[0])
             if value - last < tolerance * self.clients.n_rows:
                 break
-            mixture, last = maximise(reply, self.rules), value
+            mixture, last = maximise(mixture, reply, self.rules), value
         return mixture, self.likelihood(mixture)
 
     def likelihood(self, mixture: Candidates) -> float:

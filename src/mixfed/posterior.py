@@ -1,0 +1,327 @@
+"""Compiled mathematics of the tuning-free recipe: what one block of clients says about candidates.
+
+Rows are taken in tiles that stay in the cache: shifted and scaled (x), multiplied with all models at once, turned into
+memberships, and summed into scores and normal equations. Products are in the precision of phi, sums over tiles in
+float64. Nothing is whitened row by row: whoever asks turns the sums into standard units, which costs d times less.
+
+Shapes: n rows, m clients, C candidates, k kinds, L = C k models, D columns with the intercept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array, Floats, Ints
+from .compiled import compiled
+from .kernels import TILE, most_rows, tile_end
+
+_PILE = 256
+"""Rows of a kind that are gathered before BLAS multiplies them: the piles of all kinds stay in the cache."""
+_NEGLIGIBLE = 1e-10
+"""Memberships below this do not count in the normal equations, which are the curvature; the scores have them all."""
+_FAR = -40.0
+"""exp of less is below rounding."""
+
+
+@compiled
+def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, out: Array) -> None:
+    """Shift and scale rows; columns beyond those of phi are the constant 1. phi (n, d) -> out (end - begin, D)."""
+    width = phi.shape[1]
+    for row in range(end - begin):
+        for m in range(width):
+            out[row, m] = (phi[begin + row, m] - centre[m]) * stretch[m]
+        for m in range(width, out.shape[1]):
+            out[row, m] = (1 - centre[m]) * stretch[m]
+
+
+@compiled
+def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Floats) -> None:
+    """Turn predictions (n, L) into residuals in place and sum their squares by client. offsets (m + 1,) -> out (m, L)."""
+    first = offsets[0]
+    for i in range(len(offsets) - 1):
+        for j in range(predicted.shape[1]):
+            out[i, j] = 0.0
+        for row in range(offsets[i] - first, offsets[i + 1] - first):
+            for j in range(predicted.shape[1]):
+                residual = target[row] - predicted[row, j]
+                predicted[row, j] = residual
+                out[i, j] += residual * residual
+
+
+@compiled
+def posterior(
+    losses: Floats,
+    rows: Array,
+    log_variance: Floats,
+    log_weight: Floats,
+    hard: bool,
+    membership: Floats,
+    likelihood: Floats,
+) -> None:
+    """Turn squared residuals (m, C, k) into memberships (m, C, k) and log likelihoods (m, C)."""
+    clients, count, k = losses.shape
+    half_spread = 0.5 * (np.log(2.0 * np.pi) + log_variance)
+    half_precision = 0.5 * np.exp(-log_variance)
+    for i in range(clients):
+        for c in range(count):
+            best, top = 0, -np.inf
+            for j in range(k):
+                score = log_weight[c, j] - rows[i] * half_spread[c, j] - losses[i, c, j] * half_precision[c, j]
+                membership[i, c, j] = score
+                if score > top:
+                    best, top = j, score
+            if hard:
+                for j in range(k):
+                    membership[i, c, j] = 0.0
+                membership[i, c, best] = 1.0
+                likelihood[i, c] = top
+                continue
+            total = 0.0
+            for j in range(k):
+                below = membership[i, c, j] - top
+                share = np.exp(below) if below > _FAR else 0.0
+                membership[i, c, j] = share
+                total += share
+            for j in range(k):
+                membership[i, c, j] /= total
+            likelihood[i, c] = top + np.log(total)
+
+
+@compiled
+def expect(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    log_variance: Floats,
+    log_weight: Floats,
+    hard: bool,
+    curvature: bool,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+    """Find memberships under every candidate and sum what they weigh. models (D, L), in the precision of phi.
+
+    Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), weighted squared
+    residuals (L,), scores x r (L, D), second moments of x (L, D, D; zero without ``curvature``) and products of
+    memberships (C, k, k); then, by client, memberships (m, L) and squared residuals (m, L).
+    """
+    width, total = models.shape
+    count, k = log_weight.shape
+    n_clients, size = len(offsets) - 1, most_rows(offsets)
+    x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
+    target = np.empty(size, phi.dtype)
+    losses, membership, likelihood = np.empty((n_clients, total)), np.empty((n_clients, total)), np.empty((n_clients, count))
+    clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
+    score, gram, overlap = np.zeros((total, width)), np.zeros((total, width, width)), np.zeros((count, k, k))
+    pile, height = np.empty((total, _PILE, width), phi.dtype), np.zeros(total, np.int64)
+    sizes = np.diff(offsets)
+    begin = 0
+    while begin < n_clients:
+        end = tile_end(offsets, begin)
+        first, tile = offsets[begin], offsets[end] - offsets[begin]
+        scale_rows(phi, first, first + tile, centre, stretch, x)
+        for row in range(tile):
+            target[row] = (y[first + row] - target_centre) / target_unit
+        np.dot(x[:tile], models, residual[:tile])
+        squared_residuals(residual, target, offsets[begin : end + 1], losses[begin:end])
+        posterior(
+            losses[begin:end].reshape(end - begin, count, k),
+            sizes[begin:end],
+            log_variance,
+            log_weight,
+            hard,
+            membership[begin:end].reshape(end - begin, count, k),
+            likelihood[begin:end],
+        )
+        for i in range(begin, end):
+            a, b = offsets[i] - first, offsets[i + 1] - first
+            for j in range(total):
+                share = membership[i, j]
+                clients[j] += share
+                rows[j] += (b - a) * share
+                squares[j] += share * losses[i, j]
+                if curvature and share > _NEGLIGIBLE:
+                    root = phi.dtype.type(np.sqrt(share))
+                    for row in range(a, b):
+                        if height[j] == _PILE:
+                            gram[j] += np.dot(pile[j].T, pile[j])
+                            height[j] = 0
+                        for m in range(width):
+                            pile[j, height[j], m] = root * x[row, m]
+                        height[j] += 1
+            for row in range(a, b):
+                for j in range(total):
+                    residual[row, j] *= membership[i, j]
+        score += np.dot(residual[:tile].T, x[:tile])
+        begin = end
+    for j in range(total):
+        top = pile[j, : height[j]]
+        gram[j] += np.dot(top.T, top)
+    for c in range(count):
+        own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
+        overlap[c] = np.dot(own.T, own)
+    sums = np.empty(count)
+    for c in range(count):
+        sums[c] = likelihood[:, c].sum()
+    return sums, clients, rows, squares, score, gram, overlap, membership, losses
+
+
+@compiled
+def missing_information(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    precision: Floats,
+    membership: Floats,
+    losses: Floats,
+    sure: float,
+) -> Floats:
+    """Sum over clients the covariance of their complete score over the kinds. models (D, k) -> (p, p), p = k (D + 2).
+
+    membership (m, k), losses (m, k): squared residuals. The score of kind j is that of (theta_j, log variance_j, log
+    weight_j). Clients that are ``sure`` of their kind have none.
+    """
+    width, k = models.shape
+    q, size = width + 2, most_rows(offsets)
+    missing, own = np.zeros((k * q, k * q)), np.zeros((k, q, q))
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    flat, roots = np.zeros((_PILE, k * q)), np.zeros((k, _PILE, q))
+    height = 0
+    for i in range(len(offsets) - 1):
+        top = 0.0
+        for j in range(k):
+            top = max(top, membership[i, j])
+        if top >= sure:
+            continue
+        n_rows = offsets[i + 1] - offsets[i]
+        scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
+        np.dot(x[:n_rows], models, predicted[:n_rows])
+        for j in range(k):
+            share, root = membership[i, j], np.sqrt(membership[i, j])
+            score = roots[j, height]
+            score[:] = 0.0
+            for row in range(n_rows):
+                residual = precision[j] * ((y[offsets[i] + row] - target_centre) / target_unit - predicted[row, j])
+                for m in range(width):
+                    score[m] += residual * x[row, m]
+            score[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
+            score[width + 1] = 1.0
+            for m in range(q):
+                flat[height, j * q + m] = share * score[m]
+                score[m] *= root
+        height += 1
+        if height == _PILE:
+            missing -= np.dot(flat.T, flat)
+            for j in range(k):
+                own[j] += np.dot(roots[j].T, roots[j])
+            height = 0
+    missing -= np.dot(flat[:height].T, flat[:height])
+    for j in range(k):
+        missing[j * q : (j + 1) * q, j * q : (j + 1) * q] += own[j] + np.dot(roots[j, :height].T, roots[j, :height])
+    return missing
+
+
+@compiled
+def second_moments(
+    phi: Array, y: Floats, centre: Array, stretch: Array, target_centre: float, target_unit: float
+) -> tuple[Floats, Floats, float]:
+    """Sum x x^T (D, D), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
+    width = len(stretch)
+    gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
+    x, target = np.empty((TILE, width), phi.dtype), np.empty(TILE)
+    for begin in range(0, len(phi), TILE):
+        rows = min(TILE, len(phi) - begin)
+        scale_rows(phi, begin, begin + rows, centre, stretch, x)
+        top = x[:rows]
+        gram += np.dot(top.T, top)
+        for row in range(rows):
+            target[row] = (y[begin + row] - target_centre) / target_unit
+            square += target[row] * target[row]
+            for m in range(width):
+                cross[m] += target[row] * x[row, m]
+    return gram, cross, square
+
+
+@compiled
+def pair_moments(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    weight: Floats,
+) -> Floats:
+    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
+
+    models (D, k), weight (m, k) -> (k, D, D). Clients of one row have no pairs.
+    """
+    width, k = models.shape
+    size = most_rows(offsets)
+    moments = np.zeros((k, width, width))
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    e, whole = np.empty((size, width), phi.dtype), np.empty((size, width), phi.dtype)
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = tile_end(offsets, begin)
+        first, tile = offsets[begin], offsets[end] - offsets[begin]
+        scale_rows(phi, first, first + tile, centre, stretch, x)
+        np.dot(x[:tile], models, predicted[:tile])
+        for j in range(k):
+            for i in range(begin, end):
+                n_rows = offsets[i + 1] - offsets[i]
+                root = np.sqrt(weight[i, j] / max(n_rows - 1, 1)) if n_rows > 1 else 0.0
+                total = whole[i - begin]
+                total[:] = 0
+                for row in range(offsets[i] - first, offsets[i + 1] - first):
+                    factor = root * ((y[first + row] - target_centre) / target_unit - predicted[row, j])
+                    for m in range(width):
+                        e[row, m] = factor * x[row, m]
+                        total[m] += e[row, m]
+            sums, parts = whole[: end - begin], e[:tile]
+            moments[j] += np.dot(sums.T, sums)
+            moments[j] -= np.dot(parts.T, parts)
+        begin = end
+    return moments
+
+
+@compiled
+def project(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    model: Array,
+    basis: Array,
+) -> tuple[Floats, Floats, Floats]:
+    """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
+
+    Squares (m,), cross products (m, r), second moments (m, r, r).
+    """
+    n_clients, width = len(offsets) - 1, basis.shape[1]
+    square, cross, gram = np.zeros(n_clients), np.zeros((n_clients, width)), np.zeros((n_clients, width, width))
+    x = np.empty((len(phi), len(stretch)), phi.dtype)
+    scale_rows(phi, 0, len(phi), centre, stretch, x)
+    z, predicted = np.dot(x, basis), np.dot(x, model)
+    for i in range(n_clients):
+        for row in range(offsets[i], offsets[i + 1]):
+            residual = (y[row] - target_centre) / target_unit - predicted[row, 0]
+            square[i] += residual * residual
+            for a in range(width):
+                cross[i, a] += residual * z[row, a]
+                for b in range(width):
+                    gram[i, a, b] += z[row, a] * z[row, b]
+    return square, cross, gram

@@ -1,0 +1,7 @@
+"""Clients on disk."""
+
+from __future__ import annotations
+
+from .data import Clients
+
+Held = Clients

@@ -25,7 +25,7 @@ from .data import Clients
 from .errors import MixfedError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
 from .messages import decode, encode
-from .pool import Pool, Roster
+from .pool import Pool, Roster, Who
 
 _HEAD = struct.Struct("<Q16s")
 _KINDS = {name: kind for home in (exchange, candidates) for name, kind in vars(home).items() if isinstance(kind, type)}
@@ -66,7 +66,7 @@ class JournalPool:
         """The clients in the pool."""
         return self.pool.roster
 
-    def ask(self, query: Query[S], who: Array | None = None) -> S:
+    def ask(self, query: Query[S], who: Who = None) -> S:
         """Give the reply of the journal or, after its end, of the clients."""
         reply: S = self._reply(lambda: self.pool.ask(query, who))
         self.traffic.count(query, reply)

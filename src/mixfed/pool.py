@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
+import numpy as np
+
+from . import draws
 from .answers import answer, answer_each
 from .arrays import Array, Ints, Keys
 from .compiled import one_blas_thread
 from .data import Clients
 from .exchange import Each, Query, R, S, Traffic
+from .store import Held
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,22 @@ class Roster:
     """(n_clients,)"""
     rows: Ints
     """(n_clients,)"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A share of the clients, drawn by their keys: every place where clients live finds its own part of it."""
+
+    seed: int
+    share: float
+
+    def places(self, keys: Keys) -> Array:
+        """Give the places of the clients in the sample. keys (c,) -> (at most c,)."""
+        return np.flatnonzero(draws.uniform(self.seed, "sample", 0, keys)[:, 0] < self.share)
+
+
+Who: TypeAlias = Array | Sample | None
+"""Clients by their places in the roster, a share of them, or all."""
 
 
 class Pool(Protocol):
@@ -42,8 +62,8 @@ class Pool(Protocol):
     def roster(self) -> Roster:
         """The clients in the pool; a client's place in it is its address."""
 
-    def ask(self, query: Query[S], who: Array | None = None) -> S:
-        """Broadcast a query to the clients at places ``who`` and add up their answers."""
+    def ask(self, query: Query[S], who: Who = None) -> S:
+        """Broadcast a query to some or all clients and add up their answers."""
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one."""
@@ -52,9 +72,10 @@ class Pool(Protocol):
 class LocalPool:
     """All clients in this process."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Held) -> None:
         self.clients = clients
         self.traffic = Traffic()
+        self._samples: dict[Sample, Clients] = {}
 
     @property
     def dim(self) -> int:
@@ -66,11 +87,10 @@ class LocalPool:
         """The clients in the pool."""
         return Roster(self.clients.keys, self.clients.rows)
 
-    def ask(self, query: Query[S], who: Array | None = None) -> S:
-        """Answer for the clients at places ``who``, or for all."""
-        asked = self.clients if who is None else self.clients.subset(who)
+    def ask(self, query: Query[S], who: Who = None) -> S:
+        """Answer for some clients, or for all."""
         with one_blas_thread():
-            reply = cast(S, answer(query, asked))
+            reply = cast(S, answer(query, self._asked(who)))
         self.traffic.count(query, reply)
         return reply
 
@@ -80,3 +100,13 @@ class LocalPool:
             replies = cast(R, answer_each(query, self.clients.subset(who)))
         self.traffic.count(query, replies, speakers=len(who))
         return replies
+
+    def _asked(self, who: Who) -> Held:
+        """Find the clients asked. A sample is asked many times, so its rows are kept at hand."""
+        if who is None:
+            return self.clients
+        if not isinstance(who, Sample):
+            return self.clients.subset(who)
+        if who not in self._samples:
+            self._samples[who] = self.clients.subset(who.places(self.clients.keys))
+        return self._samples[who]

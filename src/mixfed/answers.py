@@ -35,10 +35,6 @@ from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
 
-_SURE = 1.0 - 1e-6
-"""A client this sure of its kind misses no information worth the name."""
-
-
 def _rows(block: Clients, frame: Frame) -> tuple[Any, ...]:
     """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
     kind = block.phi.dtype
@@ -152,7 +148,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             precision = np.exp(-candidates.log_variance[c])
             columns = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
             theirs, share, squares = columns
-            missing.append(posterior.missing_information(*rows, theirs, precision, share, squares, _SURE))
+            missing.append(posterior.missing_information(*rows, theirs, precision, share, squares))
         likelihood, people, weight, squares, score, gram, overlap = sums
         return ExpectSum(
             likelihood,

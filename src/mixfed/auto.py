@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from .doubts import doubts
 from .errors import SettingsError
 from .exchange import Mixture, Update
 from .frame import errors_to_user, from_user, to_user
-from .mixtures import Rules, covariance, residual_variance
+from .mixtures import Rules, covariance
 from .model import Model, kind_order
-from .pool import Pool
-from .refine import Conversation, Refined, converse, look_again, refine, refine_hard, refine_locally
+from .pool import Pool, Sample
+from .refine import Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
 
@@ -111,6 +111,7 @@ class _Search:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
         self.scanned: dict[int, Refined] = {}
         self.rules = Rules(settings.shared_noise)
+        self.sample: Sample | None = None
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
@@ -148,10 +149,10 @@ class _Search:
 
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
-        frame, settings = self.ground.frame, self.settings
+        frame, settings, ground = self.ground.frame, self.settings, self.ground
         traffic = self.run.pool.traffic
         before = traffic.exchanges - SURVEY_EXCHANGES  # what the choice of k took is not counted against the budget
-        proposed, self.rules = propose(self.ground, k, seed=self.seed, quick=False)
+        proposed, self.rules = propose(ground, k, seed=self.seed, quick=False)
         candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
@@ -162,19 +163,24 @@ class _Search:
             return self._locally(batch, settings.local_update)
         if settings.hard:
             return self._one("refine", refine_hard(frame, batch, self.rules))
-        found = self._one("refine", refine(frame, batch, self.rules))
+        self.sample = ground.searched(proposed, self.rules)
+        found = self._one("refine", refine(frame, batch, self.rules), self.sample)
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(self.ground, found, rng, self.rules))
+            better = self._one("second look", look_again(ground, found, rng, self.rules), self.sample)
             if better is found:
                 break
             found = better
-        return self._settle(found)
+        if ground.sample not in (None, self.sample):
+            found = self._polish(found, ground.sample, steps=1)  # a step on the way from few clients to all
+        return self._polish(found, None)
 
-    def _settle(self, found: Refined) -> Refined:
-        """Let the rules follow from the maximum itself, so that it does not depend on which anchors made them."""
-        self.rules = self.rules.fitting(residual_variance(found.reply, 0))
-        return self._one("refine", refine(self.ground.frame, found.mixture, self.rules, em_rounds=0))
+    def _polish(self, found: Refined, who: Sample | None, **most: int) -> Refined:
+        near = found.mixture if found.ahead is None else found.ahead
+        last = found.decrement if who == self.sample else np.inf
+        conversation = polish(self.ground.frame, near, self.rules, last, **most)
+        polished, self.rules = self._converse("refine", [conversation], who)[0]
+        return cast(Refined, polished)
 
     def _locally(self, batch: Candidates, update: Update) -> Refined:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
@@ -185,28 +191,31 @@ class _Search:
 
     def likelihood(self, found: Refined) -> float:
         """Log likelihood in the target's units."""
-        return float(found.likelihood - self.ground.census.n_rows * np.log(self.ground.frame.scale))
+        return self._likelihood(found.reply)
+
+    def _likelihood(self, reply: ExpectSum) -> float:
+        """Give the best candidate's log likelihood in the target's units, of the clients asked."""
+        return float(reply.likelihood.max() - reply.rows[0].sum() * np.log(self.ground.frame.scale))
 
     def _quick(self, k: int) -> Conversation:
         candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
-        return refine(self.ground.frame, candidates, rules, tolerance=0.05)
+        return refine(self.ground.frame, candidates, rules)
 
-    def _one(self, phase: str, conversation: Conversation) -> Refined:
-        result: Refined = self._converse(phase, [conversation])[0]
+    def _one(self, phase: str, conversation: Conversation, who: Sample | None = None) -> Refined:
+        result: Refined = self._converse(phase, [conversation], who)[0]
         return result
 
-    def _converse(self, phase: str, conversations: list[Conversation]) -> list[Any]:
+    def _converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
         round_ = 0
-        shift = self.ground.census.n_rows * np.log(self.ground.frame.scale)
 
         def report(replies: tuple[Any, ...]) -> None:
             nonlocal round_
             round_ += 1
-            asked = [reply.likelihood for reply in replies if isinstance(reply, ExpectSum)]
-            best = float(max(values.max() for values in asked) - shift) if asked else None
-            self.run.report(phase, round_, 0, Info(best, sum(map(len, asked))))
+            said = [reply for reply in replies if isinstance(reply, ExpectSum)]
+            best = max(map(self._likelihood, said)) if said else None
+            self.run.report(phase, round_, 0, Info(best, sum(len(reply.likelihood) for reply in said)))
 
-        return converse(self.run.pool, conversations, report)
+        return converse(self.run.pool, conversations, report, who)
 
 
 def _survey(run: Run, intercept: bool, most: int, start: Floats | None, rules: Rules, seed: int) -> Ground:

@@ -32,13 +32,31 @@ ROWS_PER_NUMBER = 60
 """Rows of all anchors together for each of the k r numbers that they are to tell."""
 MOST_DRAWN = 4000
 """Anchors drawn from all clients besides the largest, at most."""
-BASIS_ROWS, MOST_NUMBERS = 8000, 25_000_000
-"""Rows for each feature that tell the basis, and numbers in all of them, at most (200 MB)."""
+BASIS_ROWS = 8000
+"""Rows for each feature that tell the basis."""
 SEARCH_ROWS, SEARCH_ERROR = 400, 0.1
 """Rows for each coefficient of the smallest kind that tell candidates apart; and as many more as bring the error of a
 model below this share of the distance between kinds."""
-WORTH_SAMPLING = 0.2
-"""A larger share than this of all clients is not worth drawing: all are asked."""
+SCAN_KINDS = 8
+"""While the number of kinds is unknown, samples are made for so many of equal size."""
+MOST_NUMBERS = 25_000_000
+"""Numbers in the rows of a sample, at most (200 MB)."""
+WORTH_DRAWING = 0.3
+"""A sample of more than this share of all rows is not worth its memory: all clients are asked."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """All clients, and how to draw some of them."""
+
+    n_rows: int
+    dim: int
+    seed: int
+
+    def draw(self, rows: float) -> Sample | None:
+        """Draw clients with about so many rows in all; None is everybody."""
+        share = min(rows, MOST_NUMBERS / self.dim) / self.n_rows
+        return Sample(self.seed, share) if share < WORTH_DRAWING else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +77,18 @@ class Ground:
     """Places of columns that are constant, the intercept and what takes its role excepted."""
     tied: Array
     """Places of columns that are combinations of others."""
-    sample: Sample | None
-    """The clients that told the basis; None if these were all."""
+    crowd: Crowd
+
+    def scanned(self) -> Sample | None:
+        """Draw as many clients as tell numbers of kinds apart."""
+        return self.crowd.draw(SEARCH_ROWS * SCAN_KINDS * self.frame.dim)
 
     def searched(self, proposed: Candidates, rules: Rules) -> Sample | None:
         """Draw as many clients as tell candidates apart, given the noise and the smallest share that anchors found."""
-        if self.sample is None:
-            return None
         noise = min(rules.prior_variance / PRIOR_SHARE, 0.99)
         each = max(SEARCH_ROWS, noise / (2.0 * SEARCH_ERROR**2 * (1.0 - noise)))
         smallest = max(float(np.exp(proposed.log_weight[0].min())), 0.01)
-        share = each * self.frame.dim / smallest / self.census.n_rows
-        return Sample(self.sample.seed, share) if share < self.sample.share else self.sample
+        return self.crowd.draw(each * self.frame.dim / smallest)
 
     def worth_asking(self, k: int) -> int:
         """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
@@ -92,9 +110,9 @@ def survey(
     frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
     yield
     paired = census.sizes[2:].sum()
-    share = min(BASIS_ROWS * frame.dim, MOST_NUMBERS // frame.dim) / census.n_rows
-    sample = Sample(seed, share) if share < WORTH_SAMPLING else None
-    moments = pool.ask(PairMoments(frame, lone=bool(paired < 10 * frame.dim)), sample).matrix
+    crowd = Crowd(census.n_rows, frame.dim, seed)
+    lone = bool(paired < 10 * frame.dim)
+    moments = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim)).matrix
     basis, ways = _basis(moments, frame, most_clusters, start)
     yield
     who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
@@ -102,7 +120,7 @@ def survey(
     yield
     anchors = Anchors(statistics, np.ones(len(who)), rules)
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
-    return Ground(census, frame, basis, ways, anchors, fair, constant, combined, sample)
+    return Ground(census, frame, basis, ways, anchors, fair, constant, combined, crowd)
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:

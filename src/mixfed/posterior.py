@@ -30,7 +30,7 @@ _FAR = -40.0
 def exponentials(values: Floats) -> None:
     """Replace numbers (n,) that are not above 0 by their exponentials, to 1e-14 of each.
 
-    exp(v) = exp(v / 128)^128, by a polynomial and seven squarings: the compiler does many at once, unlike the library's.
+    exp(v) = exp(v / 128)^128, by a polynomial and seven squarings: the compiler does many of them at once.
     """
     for i in range(len(values)):
         t = max(values[i], _FAR) / 128.0
@@ -70,7 +70,7 @@ def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, 
 
 @compiled
 def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Floats) -> None:
-    """Turn predictions (n, L) into residuals in place and sum their squares by client. offsets (m + 1,) -> out (m, L)."""
+    """Turn predictions (n, L) into residuals, in place, and sum their squares by client. -> out (m, L)."""
     first = offsets[0]
     for i in range(len(offsets) - 1):
         for j in range(predicted.shape[1]):
@@ -150,7 +150,11 @@ def expect(
     n_clients, size = len(offsets) - 1, most_rows(offsets)
     x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
     target = np.empty(size, phi.dtype)
-    losses, membership, likelihood = np.empty((n_clients, total)), np.empty((n_clients, total)), np.empty((n_clients, count))
+    losses, membership, likelihood = (
+        np.empty((n_clients, total)),
+        np.empty((n_clients, total)),
+        np.empty((n_clients, count)),
+    )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
     score, gram, overlap = np.zeros((total, width)), np.zeros((total, width, width)), np.zeros((count, k, k))
     pile, height = np.empty((total, _PILE, width), phi.dtype), np.zeros(total, np.int64)
@@ -222,9 +226,9 @@ def missing_information(
 ) -> Floats:
     """Sum over clients the covariance of their complete score over the kinds. models (D, k) -> (p, p), p = k (D + 2).
 
-    membership (m, k), losses (m, k): squared residuals. The score s_j of kind j is that of (theta_j, log variance_j, log
-    weight_j), and the covariance has blocks w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T. A client that is sure of its
-    kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
+    membership (m, k), losses (m, k): squared residuals. The score s_j of kind j is that of (theta_j, log variance_j,
+    log weight_j), and the covariance has blocks w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T. A client that is sure
+    of its kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
     """
     width, k = models.shape
     q, size = width + 2, most_rows(offsets)

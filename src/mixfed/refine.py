@@ -64,6 +64,8 @@ class Refined:
     likelihood: float
     reply: ExpectSum
     """The sums at the mixture, for one candidate."""
+    rules: Rules
+    """By which it was judged."""
     decrement: float
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
@@ -109,35 +111,41 @@ def refine(
 
 def polish(
     frame: Frame, start: Candidates, rules: Rules, last: float = np.inf, *, steps: int = _MOST_POLISH
-) -> Generator[Expect, ExpectSum, tuple[Refined, Rules]]:
+) -> Generator[Expect, ExpectSum, Refined]:
     """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
 
-    So the result does not depend on which clients first made the rules. Close to the maximum the curvature is known from
-    the step before and only scores are asked for, half of the work. Where a step fails, EM and damped steps help out.
-    ``last`` is what the step to the start promised, if it was one; after so many ``steps`` the result may be short of it.
+    So the result does not depend on which clients first made the rules. Close to the maximum the curvature is known
+    from the step before and only scores are asked for, half of the work. Where a step fails, EM and damped steps help.
+    ``last`` is what the step to the start promised, if it was one. With fewer ``steps`` the result may be short of it.
     """
-    mixture, before, curved = start, -np.inf, None
+    mixture, before = start, -np.inf
+    curved: ExpectSum | None = None
     for _ in range(steps):
-        close = curved is not None and last < _CLOSE
-        reply = yield Expect(frame, mixture, () if close else (0,), curvature=not close)
-        if close:
+        if curved is not None and last < _CLOSE:
+            reply = yield Expect(frame, mixture, curvature=False)
             reply = dataclasses.replace(reply, gram=curved.gram, missing=curved.missing)
+        else:
+            reply = yield Expect(frame, mixture, (0,))
         rules = rules.fitting(residual_variance(reply, 0))
         value = float(values(mixture, reply, rules)[0])
         ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
-        found = Refined(mixture, value, float(reply.likelihood[0]), reply, ahead.decrement, ahead=ahead.steps)
+        found = Refined(mixture, value, float(reply.likelihood[0]), reply, rules, ahead.decrement, ahead=ahead.steps)
         if len(ahead.steps) == 0 or value < before - 1.0:
-            helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
+            helped = None
+            if steps == _MOST_POLISH:
+                helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
             if helped is None or helped.ahead is None:
                 break
             mixture, before, last, curved = helped.ahead, helped.value, helped.decrement, None
             continue
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        if ahead.decrement < CONVERGED or (ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf):
-            return dataclasses.replace(found, mixture=ahead.steps, stop=Stop.MAXIMUM), rules
-        curved = None if close and ahead.decrement > 0.1 * last else reply
+        if ahead.decrement < CONVERGED or (
+            ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf
+        ):
+            return dataclasses.replace(found, mixture=ahead.steps, stop=Stop.MAXIMUM)
+        curved = None if ahead.decrement > 0.1 * last else reply  # slow: it has changed after all
         mixture, before, last = ahead.steps, value, ahead.decrement
-    return found, rules
+    return found
 
 
 def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator[Expect, ExpectSum, Refined]:
@@ -153,7 +161,7 @@ def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator
             break
         candidates = moved
     found = _only(reply, best, ())
-    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, np.inf, stop)
+    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
 
 
 def refine_locally(
@@ -184,16 +192,14 @@ def refine_locally(
             break
     final: ExpectSum = yield Expect(frame, mixture, (0,))
     value = float(values(mixture, final, rules)[0])
-    return Refined(mixture, value, float(final.likelihood[0]), final, np.inf, stop)
+    return Refined(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
 
 
-def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, rules: Rules
-) -> Generator[Query[Any], Any, Refined]:
+def look_again(ground: Ground, found: Refined, rng: np.random.Generator) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     k = found.mixture.theta.shape[1]
     columns, keep = ground.columns(k), ground.worth_asking(k)
-    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(rules), ground.basis[:, columns]
+    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(found.rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
     near, value = thinned(anchors, variants(anchors, inside, rng, 24), 6, 1)
@@ -206,7 +212,7 @@ def look_again(
     candidates = Candidates.stack(made)
     if len(candidates) == 0:
         return found
-    better = yield from refine(ground.frame, candidates, rules, incumbent=found.value + 1e-3)
+    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3)
     return better or found
 
 
@@ -303,6 +309,7 @@ def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], rules: R
             float(value[c]),
             float(reply.likelihood[c]),
             _only(reply, c, field.informed),
+            rules,
             steps.decrement,
         )
         ranked.append(_Runner(c, found, steps, float(value[c] - field.before[field.owner[c]])))

@@ -8,8 +8,9 @@ The result is the maximum of the likelihood, so it depends neither on a start no
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from .compiled import one_blas_thread, side_by_side
 from .data import INTERCEPT
 from .doubts import doubts
 from .errors import SettingsError
-from .exchange import Mixture, Update
+from .exchange import Mixture, Query, Update
 from .frame import errors_to_user, from_user, to_user
 from .mixtures import Rules, covariance
 from .model import Model, kind_order
@@ -29,6 +30,8 @@ from .pool import Pool, Sample
 from .refine import Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
+
+T = TypeVar("T")
 
 _FIRST_LOOK = 4
 """Numbers of kinds tried at once to begin with; then two more at a time while the curve still rises."""
@@ -41,8 +44,6 @@ _TRIAL_ROUNDS = 5
 _BUDGET = 30
 _LOOK_EXCHANGES = 11
 """Another look is taken while it, and what comes after, is likely to end within the budget of exchanges."""
-_GLANCE = 3
-"""Newton steps on all clients that show whether one more kind is worth it."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 _PATIENCE = 2
@@ -144,10 +145,12 @@ class _Search:
         """See whether all clients tell more kinds apart than the sample did."""
         while (k := found.mixture.theta.shape[1]) < max(self.scanned):
             self.scanned[k] = found
-            self.scanned[k + 1] = self._polish(self.scanned[k + 1], None, steps=_GLANCE)
-            if not self.sound(k + 1) or self.bic(self.scanned[k + 1]) <= self.bic(found):
+            wider = self.scanned[k + 1]
+            bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
+            another = refine(self.ground.frame, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
+            if self._one("kinds", another) is None:
                 break
-            found = self.finish(k + 1, start)
+            self.scanned[k + 1] = found = self.finish(k + 1, start)
         return found
 
     def sound(self, k: int) -> bool:
@@ -159,9 +162,13 @@ class _Search:
 
     def bic(self, found: Refined) -> float:
         """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
+        return 2.0 * self.likelihood(found) - self._penalty(found, found.reply)
+
+    def _penalty(self, found: Refined, asked: ExpectSum) -> float:
+        """Give the number of parameters times the logarithm of the rows asked."""
         _, k, dim = found.mixture.theta.shape
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
-        return float(2.0 * self.likelihood(found) - free * np.log(found.reply.rows.sum()))
+        return float(free * np.log(asked.rows[0].sum()))
 
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
@@ -181,6 +188,7 @@ class _Search:
             return self._one("refine", refine_hard(frame, batch, rules))
         self.sample = ground.searched(proposed, rules)
         found = self._one("refine", refine(frame, batch, rules), self.sample)
+        assert found is not None  # without an incumbent, one of them wins
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
             better = self._one("second look", look_again(ground, found, rng), self.sample)
@@ -206,11 +214,10 @@ class _Search:
 
     def likelihood(self, found: Refined) -> float:
         """Log likelihood in the target's units."""
-        return self._likelihood(found.reply)
+        return self._in_units(found.likelihood, found.reply)
 
-    def _likelihood(self, reply: ExpectSum) -> float:
-        """Give the best candidate's log likelihood in the target's units, of the clients asked."""
-        return float(reply.likelihood.max() - reply.rows[0].sum() * np.log(self.ground.frame.scale))
+    def _in_units(self, likelihood: float, asked: ExpectSum) -> float:
+        return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
 
     def searched_clients(self) -> int:
         """Count the clients among whom candidates were sought."""
@@ -221,9 +228,8 @@ class _Search:
         candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
         return refine(self.ground.frame, candidates, rules)
 
-    def _one(self, phase: str, conversation: Conversation, who: Sample | None = None) -> Refined:
-        result: Refined = self._converse(phase, [conversation], who)[0]
-        return result
+    def _one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
+        return cast(T, self._converse(phase, [conversation], who)[0])
 
     def _converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
         round_ = 0
@@ -232,7 +238,7 @@ class _Search:
             nonlocal round_
             round_ += 1
             said = [reply for reply in replies if isinstance(reply, ExpectSum)]
-            best = max(map(self._likelihood, said)) if said else None
+            best = max((self._in_units(reply.likelihood.max(), reply) for reply in said), default=None)
             self.run.report(phase, round_, 0, Info(best, sum(len(reply.likelihood) for reply in said)))
 
         return converse(self.run.pool, conversations, report, who)

@@ -53,5 +53,7 @@ def _controller() -> ThreadpoolController:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
+    """Start as many threads as the environment variable MIXFED_THREADS says, or else as there are cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(cores, thread_name_prefix="mixfed")
+    wanted = os.environ.get("MIXFED_THREADS", "")
+    return ThreadPoolExecutor(int(wanted) if wanted.isdigit() and int(wanted) else cores, "mixfed")

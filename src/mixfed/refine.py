@@ -142,7 +142,8 @@ def polish(
         if ahead.decrement < CONVERGED or (
             ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf
         ):
-            return dataclasses.replace(found, mixture=ahead.steps, stop=Stop.MAXIMUM)
+            likelihood = found.likelihood + ahead.decrement  # what the last step gains, to more digits than it matters
+            return dataclasses.replace(found, mixture=ahead.steps, likelihood=likelihood, stop=Stop.MAXIMUM)
         curved = None if ahead.decrement > 0.1 * last else reply  # slow: it has changed after all
         mixture, before, last = ahead.steps, value, ahead.decrement
     return found

@@ -1,0 +1,231 @@
+"""Speed, memory and growth, as ratios to yardsticks timed in the same run.
+
+    python benchmarks/speed.py [round] [fit] [small] [growth] [startup] [memory] [--json FILE] [--plot FILE]
+
+Without names all parts are run; ``memory`` writes 1.4 GB to a temporary folder. The yardstick of rounds and fits is
+``X @ theta.T`` in NumPy on the same rows, with as many threads as NumPy likes. Each figure is a median of five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
+from mixfed.candidates import Expect
+from mixfed.coarse import Candidates
+from mixfed.exchange import FedAvg, FedProx, Mixture, Refine
+from mixfed.frame import from_user, gram_query, inspect, make_frame
+from mixfed.pool import Pool
+from mixfed.simulation import Simulation
+
+FLEXMIX_SECONDS = 49.0
+"""One start of R's flexmix on the problem of ``small``, measured elsewhere; here only as a reference."""
+BIN = Path(sys.executable).parent
+
+
+class Results:
+    """Figures as they come: printed, and kept for the JSON file."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, part: str, name: str, value: float, limit: float | None = None, unit: str = "x", **more: Any) -> None:
+        """Print a figure beside its limit."""
+        verdict = "" if limit is None else f"at most {limit:g}" + ("" if value <= limit else "   <-- above")
+        print(f"{part:<9}{name:<46}{value:>9.2f} {unit:<7}{verdict}", flush=True)
+        self.records.append({"part": part, "name": name, "value": value, "unit": unit, "limit": limit, **more})
+
+
+def median(work: Callable[[], object], times: int = 5) -> float:
+    """Seconds that some work takes, after a first time that does not count."""
+    work()
+    taken = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken)
+
+
+def product(made: Simulation) -> float:
+    """Time the yardstick."""
+    return median(lambda: made.clients.phi @ made.theta.T, 9)
+
+
+def make(n_clients: int, dim: int, n_clusters: int) -> Simulation:
+    """Simulate clients of five rows on average, 2 to 50 each."""
+    return simulate(n_clients=n_clients, dim=dim, n_clusters=n_clusters, tail=2.12)
+
+
+def exact_round(clients: Clients, theta: np.ndarray, noise: float) -> Callable[[], object]:
+    """Make a round of soft memberships and exact normal equations, in standard units."""
+    pool: Pool = LocalPool(clients)
+    census = pool.ask(inspect_census())
+    columns = inspect(census, clients.intercept)
+    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    k = len(theta)
+    log_variance = np.full((1, k), 2.0 * np.log(noise / frame.scale))
+    candidate = Candidates(from_user(frame, theta)[None], log_variance, np.full((1, k), -np.log(k)))
+    return lambda: pool.ask(Expect(frame, candidate))
+
+
+def inspect_census() -> Any:
+    """Ask for the census."""
+    from mixfed.exchange import Census
+
+    return Census()
+
+
+def rounds(results: Results) -> None:
+    """One round of Phase 2 on 1.5 M rows, and the same in float32."""
+    made = make(300_000, 32, 5)
+    clients, k = made.clients, 5
+    single = Clients(clients.phi.astype(np.float32), clients.y, clients.offsets, clients.ids, clients.features)
+    rng = np.random.default_rng(0)
+    theta = made.theta + 0.1 * rng.standard_normal(made.theta.shape) / np.sqrt(32)
+    mixture = Mixture(theta, np.full(k, 1 / k), np.full(k, 0.3))
+    yardstick = product(made)
+    print(f"{clients.n_rows:,} rows, {clients.n_clients:,} clients, d=32, k=5; X @ theta.T: {1e3 * yardstick:.1f} ms")
+    updates = {"hard FedAvg, s=1": (FedAvg(0.03, 1), 2), "hard FedAvg, s=5": (FedAvg(0.03, 5), 4)}
+    for name, (update, limit) in {**updates, "hard FedProx": (FedProx(0.5), 5)}.items():
+        query = Refine(mixture, True, update)
+        double = median(lambda query=query: LocalPool(clients).ask(query))  # type: ignore[misc]
+        results.add("round", name, double / yardstick, limit)
+        half = median(lambda query=query: LocalPool(single).ask(query))  # type: ignore[misc]
+        results.add("round", f"{name}, float32 / float64", half / double, 0.7)
+    double = median(exact_round(clients, theta, 0.3))
+    results.add("round", "soft, exact", double / yardstick, 6)
+    results.add("round", "soft, exact, float32 / float64", median(exact_round(single, theta, 0.3)) / double, 0.7)
+
+
+def whole_fit(results: Results) -> None:
+    """The auto recipe with k given, on the same data."""
+    made = make(300_000, 32, 5)
+    clients = made.clients
+    yardstick = product(made)
+    seconds = median(lambda: fit_auto(LocalPool(clients), clients.features, 5))
+    results.add("fit", "auto, k given, 1.5 M rows", seconds / yardstick, 40, seconds=seconds)
+
+
+def small_fit(results: Results) -> None:
+    """A problem on which one start of flexmix took 49 s."""
+    made = make(20_000, 30, 5)
+    clients = made.clients
+    seconds = median(lambda: fit_auto(LocalPool(clients), clients.features, 5))
+    theta = fit_auto(LocalPool(clients), clients.features, 5).model.theta
+    error = bottleneck_distance(theta, made.theta) / bottleneck_distance(made.oracle(), made.theta)
+    results.add("small", "auto, k=5, d=30, 20,000 clients", seconds, FLEXMIX_SECONDS / 100, "s", rows=clients.n_rows)
+    results.add("small", "its error over that with the kinds known", error)
+
+
+def growth(results: Results, plot: Path | None) -> None:
+    """Cost against clients, features and kinds, of one exact round and of a whole fit."""
+    base = {"n_clients": 100_000, "dim": 32, "n_clusters": 5}
+    sweeps: dict[str, list[int]] = {
+        "n_clients": [25_000, 50_000, 100_000, 200_000, 400_000],
+        "dim": [8, 16, 32, 64, 128],
+        "n_clusters": [2, 4, 8, 16],
+    }
+    curves: dict[str, dict[str, list[float]]] = {}
+    for axis, points in sweeps.items():
+        curves[axis] = {"one exact round": [], "whole fit, k given": []}
+        for point in points:
+            settings = base | {axis: point}
+            if axis == "dim":
+                settings["n_clients"] = 50_000
+            made = make(**settings)
+            clients, k = made.clients, settings["n_clusters"]
+            curves[axis]["one exact round"].append(median(exact_round(clients, made.theta, 0.3), 3))
+            work: Callable[[], object] = lambda c=clients, k=k: fit_auto(LocalPool(c), c.features, k)  # type: ignore[misc]  # noqa: E731
+            curves[axis]["whole fit, k given"].append(median(work, 3))
+        for name, seconds in curves[axis].items():
+            slope = float(np.polyfit(np.log(points[-3:]), np.log(seconds[-3:]), 1)[0])
+            limit = {"n_clients": 1.1, "dim": 2.1, "n_clusters": 1.1}[axis]
+            results.add("growth", f"power of {axis}, {name}", slope, limit, "", points=points, seconds=seconds)
+    if plot is not None:
+        draw(sweeps, curves, plot)
+
+
+def draw(sweeps: dict[str, list[int]], curves: dict[str, dict[str, list[float]]], plot: Path) -> None:
+    """Plot the curves beside straight lines of the power that is claimed."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    titles = {"n_clients": ("clients", 1), "dim": ("features, d", 2), "n_clusters": ("kinds, k", 1)}
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), constrained_layout=True)
+    for panel, (axis, points) in zip(panels, sweeps.items(), strict=True):
+        title, power = titles[axis]
+        for name, seconds in curves[axis].items():
+            panel.loglog(points, seconds, "o-", label=name)
+            line = seconds[-1] * (np.array(points) / points[-1]) ** power
+            panel.loglog(points, line, ":", color="grey", label=None)
+        panel.set_xlabel(title)
+        panel.set_xticks(points, [f"{point:,}" for point in points], minor=False)
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+        panel.text(0.05, 0.93, f"dotted: power {power}", transform=panel.transAxes, fontsize=8, va="top", color="grey")
+    panels[0].set_ylabel("seconds, two cores")
+    panels[1].legend(fontsize=8, loc="lower right")
+    figure.savefig(plot, dpi=150)
+
+
+def startup(results: Results) -> None:
+    """Starting the command, against the imports that nobody can avoid."""
+
+    def run(*command: str) -> float:
+        return median(lambda: subprocess.run(command, check=True, capture_output=True))
+
+    def python(code: str) -> float:
+        return run(sys.executable, "-c", code)
+
+    mixfed = str(BIN / "mixfed")
+    results.add("startup", "mixfed --help / typer", run(mixfed, "--help") / python("import typer.rich_utils"), 1.5)
+    results.add("startup", "import mixfed / import numpy", python("import mixfed") / python("import numpy"), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        table = f"{folder}/clients.parquet"
+        subprocess.run(
+            [mixfed, "simulate", "--clients", "1000", "--dim", "10", "--clusters", "3", "--out", table],
+            check=True,
+            capture_output=True,
+        )
+        fit = run(mixfed, "fit", table, "--client", "client", "--target", "y", "--out", f"{folder}/result")
+    results.add("startup", "mixfed fit / imports", fit / python("import numba, scipy.linalg, pyarrow.parquet"), 3)
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parts: dict[str, Callable[[Results], None]] = {
+        "round": rounds,
+        "fit": whole_fit,
+        "small": small_fit,
+        "startup": startup,
+        "growth": lambda results: growth(results, options.plot),
+    }
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *parts], help="parts to run [all]")
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--plot", type=Path, default=None)
+    options = parser.parse_args()
+    results = Results()
+    for name in options.parts or parts:
+        parts[name](results)
+    if options.json:
+        options.json.write_text(json.dumps(results.records, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Speed must not change a digit: samples, threads, precision."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mixfed import Clients, LocalPool, coarse, fit_auto, simulate
+from mixfed.candidates import Candidates, Expect
+from mixfed.data import cut
+from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
+from mixfed.frame import gram_query, inspect, make_frame
+from mixfed.pool import Sample
+from mixfed.posterior import exponentials
+
+
+def single(clients: Clients) -> Clients:
+    return Clients(clients.phi.astype(np.float32), clients.y, clients.offsets, clients.ids, clients.features)
+
+
+@pytest.mark.parametrize(("family", "k", "noise"), [("nested", 4, 0.3), ("noisy", 3, 1.0), ("rare", 3, 0.3)])
+def test_a_search_among_some_clients_ends_at_the_maximum_of_all(family, k, noise, monkeypatch):
+    clients = simulate(family, n_clients=30_000, dim=6, noise=noise, seed=5).clients
+    monkeypatch.setattr(coarse, "SEARCH_ROWS", 100)
+    sampled = fit_auto(LocalPool(clients), clients.features, k).model
+    assert sampled.details["searched_clients"] < 0.4 * clients.n_clients
+    monkeypatch.setattr(coarse, "WORTH_DRAWING", 0.0)
+    whole = fit_auto(LocalPool(clients), clients.features, k).model
+    assert whole.details["searched_clients"] == clients.n_clients
+    np.testing.assert_allclose(sampled.theta, whole.theta, atol=1e-7)
+    np.testing.assert_allclose(sampled.weights, whole.weights, atol=1e-7)
+    np.testing.assert_allclose(sampled.coef_error, whole.coef_error, rtol=1e-2)
+    assert sampled.details["likelihood"] == pytest.approx(whole.details["likelihood"], abs=1e-3)
+
+
+def test_kinds_that_only_all_clients_tell_apart_are_found(monkeypatch):
+    # One kind is rare: too few of its clients are in the sample for BIC to let them count.
+    made = simulate(n_clients=20_000, dim=4, n_clusters=3, weights=(0.6, 0.39, 0.01), noise=1.0, seed=2)
+    clients = made.clients
+    monkeypatch.setattr(coarse, "SEARCH_ROWS", 60)
+    drawn = coarse.Crowd(clients.n_rows, clients.dim, 0).draw(60 * coarse.SCAN_KINDS * clients.dim)
+    some = clients.subset(drawn.places(clients.keys))
+    assert fit_auto(LocalPool(some), clients.features).model.n_clusters == 2
+    found = fit_auto(LocalPool(clients), clients.features).model
+    assert found.details["searched_clients"] < clients.n_clients
+    assert found.n_clusters == 3
+
+
+def test_a_sample_depends_on_keys_alone():
+    clients = simulate(n_clients=2000, dim=2, n_clusters=2).clients
+    sample = Sample(3, 0.25)
+    places = sample.places(clients.keys)
+    assert abs(len(places) - 500) < 100
+    halves = [np.arange(0, 2000, 2), np.arange(1, 2000, 2)]
+    parts = [half[sample.places(clients.keys[half])] for half in halves]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), places)
+    assert set(Sample(3, 0.1).places(clients.keys)) < set(places)  # a smaller share is part of a larger one
+
+
+def test_a_pool_asks_a_sample_as_it_would_ask_those_clients():
+    clients = simulate(n_clients=500, dim=3, n_clusters=2).clients
+    sample = Sample(0, 0.3)
+    asked = LocalPool(clients).ask(Census(), sample)
+    alone = LocalPool(clients.subset(sample.places(clients.keys))).ask(Census())
+    np.testing.assert_array_equal(asked.sizes, alone.sizes)
+    np.testing.assert_array_equal(asked.total, alone.total)
+
+
+SCRIPT = """
+import sys
+from mixfed import LocalPool, fit_auto, simulate
+clients = simulate("nested", n_clients=8000, dim=6, seed=1).clients
+assert len(clients.blocks) > 4
+fit_auto(LocalPool(clients), clients.features, 4).model.save(sys.argv[1])
+"""
+
+
+def test_the_number_of_threads_does_not_change_a_byte(tmp_path):
+    written = []
+    for threads in ("1", "2", "5"):
+        path = tmp_path / f"{threads}.json"
+        environment = os.environ | {"MIXFED_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, check=True)
+        written.append(path.read_bytes())
+    assert written[0] == written[1] == written[2]
+
+
+def test_blocks_are_whole_clients_of_about_equal_rows():
+    rng = np.random.default_rng(0)
+    for n_clients, dim in ((1, 1), (7, 3), (5000, 2), (60_000, 40), (300, 100_000)):
+        offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 20, n_clients))])
+        blocks = cut(offsets, dim)
+        assert blocks[0][0] == 0
+        assert blocks[-1][1] == n_clients
+        assert all(left[1] == right[0] for left, right in zip(blocks, blocks[1:], strict=False))
+        rows = [offsets[end] - offsets[begin] for begin, end in blocks]
+        assert max(rows) <= 32_768 + 20
+        assert max(rows) * dim <= 4_000_000 + 20 * dim
+
+
+def test_exponentials_are_those_of_the_library():
+    values = -np.concatenate([np.geomspace(1e-300, 39.9, 5000), [0.0, 40.1, 700.0, 1e300]])
+    found = values.copy()
+    exponentials(found)
+    near = values > -40
+    np.testing.assert_allclose(found[near], np.exp(values[near]), rtol=1e-13)
+    assert (found[~near] == 0).all()
+
+
+@pytest.mark.parametrize("update", [FedAvg(0.05, 1), FedAvg(0.05, 4), FedProx(0.7), None])
+@pytest.mark.parametrize("hard", [True, False])
+def test_single_precision_rounds_agree_with_double(update, hard):
+    made = simulate(n_clients=3000, dim=5, n_clusters=3, tail=1.5, seed=1)  # some have more rows than features
+    mixture = Mixture(made.theta, np.full(3, 1 / 3), np.full(3, 0.3))
+    double = LocalPool(made.clients).ask(Refine(mixture, hard, update))
+    half = LocalPool(single(made.clients)).ask(Refine(mixture, hard, update))
+    np.testing.assert_allclose(half.shift, double.shift, atol=1e-3 * max(np.abs(double.shift).max(), 1.0))
+    np.testing.assert_allclose(half.mass, double.mass, rtol=1e-3)
+    assert half.likelihood == pytest.approx(double.likelihood, rel=1e-5)
+
+
+def test_single_precision_fits_agree_with_double():
+    clients = simulate("nested", n_clients=4000, dim=6, seed=1).clients
+    double = fit_auto(LocalPool(clients), clients.features, 4).model
+    half = fit_auto(LocalPool(single(clients)), clients.features, 4).model
+    np.testing.assert_allclose(half.theta, double.theta, atol=1e-5)
+    np.testing.assert_allclose(half.coef_error, double.coef_error, rtol=1e-3)
+
+
+def test_scores_do_not_need_the_curvature():
+    clients = simulate(n_clients=400, dim=3, n_clusters=2).clients
+    pool = LocalPool(clients)
+    census = pool.ask(Census())
+    columns = inspect(census, False)
+    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    candidate = Candidates(np.ones((1, 2, 3)) * [[1.0], [-1.0]], np.zeros((1, 2)), np.full((1, 2), -np.log(2)))
+    whole, quick = pool.ask(Expect(frame, candidate)), pool.ask(Expect(frame, candidate, curvature=False))
+    np.testing.assert_array_equal(whole.score, quick.score)
+    np.testing.assert_array_equal(whole.squares, quick.squares)
+    assert not quick.gram.any()
+    assert whole.gram.any()

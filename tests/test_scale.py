@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 
 from mixfed import Clients, LocalPool, coarse, fit_auto, simulate
-from mixfed.candidates import Candidates, Expect
+from mixfed.candidates import Candidates, Expect, Frame
 from mixfed.data import cut
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.frame import gram_query, inspect, make_frame
 from mixfed.pool import Sample
 from mixfed.posterior import exponentials
+
+
+def frame_of(clients: Clients) -> Frame:
+    pool = LocalPool(clients)
+    census = pool.ask(Census())
+    columns = inspect(census, clients.intercept)
+    return make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)[0]
 
 
 def single(clients: Clients) -> Clients:
@@ -131,12 +138,24 @@ def test_single_precision_fits_agree_with_double():
     np.testing.assert_allclose(half.coef_error, double.coef_error, rtol=1e-3)
 
 
+@pytest.mark.parametrize("hard", [True, False])
+def test_second_moments_are_those_before_and_what_moved(hard):
+    clients = simulate(n_clients=900, dim=3, n_clusters=2, noise=1.0).clients
+    pool, frame = LocalPool(clients), frame_of(clients)
+    rng = np.random.default_rng(0)
+    first, second = (
+        Candidates(rng.standard_normal((2, 3, 3)), np.zeros((2, 3)), np.full((2, 3), -np.log(3))) for _ in range(2)
+    )
+    before, whole = pool.ask(Expect(frame, first, hard=hard)), pool.ask(Expect(frame, second, hard=hard))
+    moved = pool.ask(Expect(frame, second, hard=hard, since=first))
+    np.testing.assert_allclose(before.gram + moved.gram, whole.gram, atol=1e-9)
+    np.testing.assert_array_equal(moved.score, whole.score)
+    assert not pool.ask(Expect(frame, second, hard=hard, since=second)).gram.any()
+
+
 def test_scores_do_not_need_the_curvature():
     clients = simulate(n_clients=400, dim=3, n_clusters=2).clients
-    pool = LocalPool(clients)
-    census = pool.ask(Census())
-    columns = inspect(census, False)
-    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    pool, frame = LocalPool(clients), frame_of(clients)
     candidate = Candidates(np.ones((1, 2, 3)) * [[1.0], [-1.0]], np.zeros((1, 2)), np.full((1, 2), -np.log(2)))
     whole, quick = pool.ask(Expect(frame, candidate)), pool.ask(Expect(frame, candidate, curvature=False))
     np.testing.assert_array_equal(whole.score, quick.score)

@@ -122,7 +122,7 @@ def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
     candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
     for _ in range(4):
         judged = anchors.by(rules)
-        candidates, value = judged.climb(candidates, 15)
+        candidates, value = thinned(judged, candidates, 12, 1)
         left = residual_variance(judged.expect(candidates), int(np.argmax(value)))
         if PRIOR_SHARE * left > 0.5 * rules.prior_variance:
             break

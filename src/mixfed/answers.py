@@ -14,6 +14,7 @@ import numpy as np
 from . import kernels, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
+    Candidates,
     Expect,
     ExpectSum,
     Frame,
@@ -35,6 +36,9 @@ from .losses import SQUARED
 from .store import Held
 
 
+_NOBODY = np.empty((0, 0))
+
+
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
     """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
     kind = block.phi.dtype
@@ -52,6 +56,13 @@ def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Arr
 def _models(block: Clients, frame: Frame, theta: Floats) -> Array:
     """Give models (L, d) in standard units as the kernels take them, (D, L)."""
     return np.ascontiguousarray(frame.models(theta), dtype=block.phi.dtype)
+
+
+def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: bool) -> Floats:
+    """Give the memberships of a block's clients under each candidate, (m, L)."""
+    count, k, dim = candidates.theta.shape
+    models = _models(block, frame, candidates.theta.reshape(count * k, dim))
+    return posterior.memberships(*_rows(block, frame), models, candidates.log_variance, candidates.log_weight, hard)
 
 
 @answer.register
@@ -98,7 +109,7 @@ def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
 
     def one(block: Clients) -> MatrixSum:
         rows, models = _rows(block, frame), _models(block, frame, mixture.theta[0])
-        membership = posterior.expect(*rows, models, mixture.log_variance, mixture.log_weight, False, False)[-2]
+        membership = _memberships(block, frame, mixture, hard=False)
         return MatrixSum(_in_standard_units(frame, posterior.pair_moments(*rows, models, membership)))
 
     return summed(one, clients)
@@ -139,8 +150,15 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
     def one(block: Clients) -> ExpectSum:
         rows, models = _rows(block, frame), _models(block, frame, candidates.theta.reshape(count * k, dim))
+        before = _NOBODY if query.since is None else _memberships(block, frame, query.since, query.hard)
         *sums, membership, losses = posterior.expect(
-            *rows, models, candidates.log_variance, candidates.log_weight, query.hard, query.curvature
+            *rows,
+            models,
+            candidates.log_variance,
+            candidates.log_weight,
+            query.hard,
+            query.curvature,
+            before.reshape(-1, count * k),
         )
         missing = []
         for c in query.informed:

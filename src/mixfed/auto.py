@@ -27,7 +27,7 @@ from .frame import errors_to_user, from_user, to_user
 from .mixtures import Rules, covariance
 from .model import Model, kind_order
 from .pool import Pool, Sample
-from .refine import Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
+from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
 
@@ -187,23 +187,25 @@ class _Search:
         if settings.hard:
             return self._one("refine", refine_hard(frame, batch, rules))
         self.sample = ground.searched(proposed, rules)
-        found = self._one("refine", refine(frame, batch, rules), self.sample)
+        found = self._one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
         assert found is not None  # without an incumbent, one of them wins
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(ground, found, rng), self.sample)
+            better = self._one("second look", look_again(ground, found, rng, self._near()), self.sample)
             if better is found:
                 break
             found = better
-        more = self.sample and ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
-        if more:
-            found = self._polish(found, more, steps=1)  # on the way from few clients to all
-        return self._polish(found, None)
+        elsewhere = False
+        if self.sample is not None:
+            elsewhere = True
+            more = ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
+            if more is not None:  # a step on the way from few clients to all
+                found = self._one("refine", polish(frame, found, steps=1), more)
+        return self._one("refine", polish(frame, found, elsewhere=elsewhere))
 
-    def _polish(self, found: Refined, who: Sample | None, **most: int) -> Refined:
-        near = found.mixture if found.ahead is None else found.ahead
-        last = found.decrement if who == self.sample else np.inf
-        return self._one("refine", polish(self.ground.frame, near, found.rules, last, **most), who)
+    def _near(self) -> float:
+        """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
+        return NEAR if self.sample is None else 20.0 * NEAR
 
     def _locally(self, batch: Candidates, update: Update, rules: Rules) -> Refined:
         """Try each candidate for a few rounds of local updates, then go on with the best."""

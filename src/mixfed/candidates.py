@@ -188,6 +188,9 @@ class Expect(Query[ExpectSum]):
     hard: bool = False
     curvature: bool = True
     """Whether the second moments are wanted: most of the work."""
+    since: Candidates | None = None
+    """If given, second moments are wanted as differences from those at these candidates, which the server has: only
+    clients whose membership has moved have to be looked at for them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,9 +49,13 @@ class Rules:
 
 def values(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
+    return np.asarray(reply.likelihood - penalties(candidates, rules))
+
+
+def penalties(candidates: Candidates, rules: Rules) -> Floats:
+    """Give what is taken off the log likelihood of each candidate, (C,)."""
     variance = candidates.log_variance
-    penalty = -0.5 * PRIOR_ROWS * (rules.prior_variance * np.exp(-variance) + variance).sum(axis=1)
-    return np.asarray(reply.likelihood + penalty)
+    return np.asarray(0.5 * PRIOR_ROWS * (rules.prior_variance * np.exp(-variance) + variance).sum(axis=1))
 
 
 def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidates:

@@ -125,6 +125,16 @@ def posterior(
 
 
 @compiled
+def _take_up(gram: Floats, pile: Array, p: int, height: int) -> None:
+    """Add the second moments of a pile (rows, D) to those of its kind (L, D, D), or take them away."""
+    top = pile[p, :height]
+    if p < len(gram):
+        gram[p] += np.dot(top.T, top)
+    else:
+        gram[p - len(gram)] -= np.dot(top.T, top)
+
+
+@compiled
 def expect(
     phi: Array,
     y: Floats,
@@ -138,8 +148,12 @@ def expect(
     log_weight: Floats,
     hard: bool,
     curvature: bool,
+    before: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh. models (D, L), in the precision of phi.
+
+    If memberships ``before`` (m, L) are given, second moments are summed as differences from those with them, which only
+    touches clients whose membership has moved; without, ``before`` is (0, L).
 
     Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), weighted squared
     residuals (L,), scores x r (L, D), second moments of x (L, D, D; zero without ``curvature``) and products of
@@ -157,7 +171,10 @@ def expect(
     )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
     score, gram, overlap = np.zeros((total, width)), np.zeros((total, width, width)), np.zeros((count, k, k))
-    pile, height = np.empty((total, _PILE, width), phi.dtype), np.zeros(total, np.int64)
+    known = len(before) > 0
+    # What is gained is gathered first, what is lost in a second half.
+    piles = 2 * total if known else total
+    pile, height = np.empty((piles, _PILE, width), phi.dtype), np.zeros(piles, np.int64)
     sizes = np.diff(offsets)
     begin = 0
     while begin < n_clients:
@@ -184,23 +201,24 @@ def expect(
                 clients[j] += share
                 rows[j] += (b - a) * share
                 squares[j] += share * losses[i, j]
-                if curvature and share > _NEGLIGIBLE:
-                    root = phi.dtype.type(np.sqrt(share))
+                moved = share - before[i, j] if known else share
+                if curvature and abs(moved) > _NEGLIGIBLE:
+                    root = phi.dtype.type(np.sqrt(abs(moved)))
+                    p = j if moved > 0 else total + j
                     for row in range(a, b):
-                        if height[j] == _PILE:
-                            gram[j] += np.dot(pile[j].T, pile[j])
-                            height[j] = 0
+                        if height[p] == _PILE:
+                            _take_up(gram, pile, p, _PILE)
+                            height[p] = 0
                         for m in range(width):
-                            pile[j, height[j], m] = root * x[row, m]
-                        height[j] += 1
+                            pile[p, height[p], m] = root * x[row, m]
+                        height[p] += 1
             for row in range(a, b):
                 for j in range(total):
                     residual[row, j] *= membership[i, j]
         score += np.dot(residual[:tile].T, x[:tile])
         begin = end
-    for j in range(total):
-        top = pile[j, : height[j]]
-        gram[j] += np.dot(top.T, top)
+    for p in range(piles):
+        _take_up(gram, pile, p, height[p])
     for c in range(count):
         own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
         overlap[c] = np.dot(own.T, own)
@@ -208,6 +226,49 @@ def expect(
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
     return sums, clients, rows, squares, score, gram, overlap, membership, losses
+
+
+@compiled
+def memberships(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    log_variance: Floats,
+    log_weight: Floats,
+    hard: bool,
+) -> Floats:
+    """Find memberships under every candidate, (m, L). models (D, L), in the precision of phi."""
+    (width, total), (count, k) = models.shape, log_weight.shape
+    n_clients, size = len(offsets) - 1, most_rows(offsets)
+    x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
+    target = np.empty(size, phi.dtype)
+    losses, membership, likelihood = np.empty((size, total)), np.empty((n_clients, total)), np.empty((size, count))
+    sizes = np.diff(offsets)
+    begin = 0
+    while begin < n_clients:
+        end = tile_end(offsets, begin)
+        first, tile, clients = offsets[begin], offsets[end] - offsets[begin], end - begin
+        scale_rows(phi, first, first + tile, centre, stretch, x)
+        for row in range(tile):
+            target[row] = (y[first + row] - target_centre) / target_unit
+        np.dot(x[:tile], models, residual[:tile])
+        squared_residuals(residual, target, offsets[begin : end + 1], losses[:clients])
+        posterior(
+            losses[:clients].reshape(clients, count, k),
+            sizes[begin:end],
+            log_variance,
+            log_weight,
+            hard,
+            membership[begin:end].reshape(clients, count, k),
+            likelihood[:clients],
+        )
+        begin = end
+    return membership
 
 
 @compiled

@@ -26,7 +26,7 @@ from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMo
 from .coarse import Ground
 from .errors import SettingsError
 from .exchange import ModelSum, Query, Together, Update
-from .mixtures import Newton, Rules, distinct, maximise, newton, residual_variance, values
+from .mixtures import Newton, Rules, distinct, maximise, newton, penalties, residual_variance, values
 from .pool import Pool, Sample
 from .run import Stop
 
@@ -80,6 +80,7 @@ def refine(
     *,
     incumbent: float = -np.inf,
     em_rounds: int = EM_ROUNDS,
+    near: float = NEAR,
 ) -> Generator[Expect, ExpectSum, Refined | None]:
     """Bring the best candidate near its maximum; None if none gets above the value of an incumbent."""
     candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds, incumbent)
@@ -94,13 +95,13 @@ def refine(
         runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, rules)
         leader = runners[0].found
         for runner in runners:
-            if runner.found.decrement < NEAR and (best is None or runner.found.value > best.value):
+            if runner.found.decrement < near and (best is None or runner.found.value > best.value):
                 best = dataclasses.replace(runner.found, ahead=runner.newton.steps.pick([-1]))
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
         going = [
             runner
             for runner in runners
-            if runner.found.decrement >= NEAR and _has_hope(runner, runner is runners[0], bar, round_)
+            if runner.found.decrement >= near and _has_hope(runner, runner is runners[0], bar, round_)
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
@@ -110,20 +111,23 @@ def refine(
 
 
 def polish(
-    frame: Frame, start: Candidates, rules: Rules, last: float = np.inf, *, steps: int = _MOST_POLISH
+    frame: Frame, found: Refined, *, elsewhere: bool = False, steps: int = _MOST_POLISH
 ) -> Generator[Expect, ExpectSum, Refined]:
     """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
 
     So the result does not depend on which clients first made the rules. Close to the maximum the curvature is known
     from the step before and only scores are asked for, half of the work. Where a step fails, EM and damped steps help.
-    ``last`` is what the step to the start promised, if it was one. With fewer ``steps`` the result may be short of it.
+    If the mixture was found ``elsewhere``, with other clients, their curvature is good enough for the first step. With
+    fewer ``steps`` the result may be short of the maximum.
     """
-    mixture, before = start, -np.inf
-    curved: ExpectSum | None = None
-    for _ in range(steps):
-        if curved is not None and last < _CLOSE:
+    start = mixture = found.mixture if found.ahead is None else found.ahead
+    rules, before, last = found.rules, -np.inf, np.inf if elsewhere else found.decrement
+    curved = found.reply if elsewhere and len(found.reply.missing) else None
+    for step in range(steps):
+        if curved is not None and (step == 0 or last < _CLOSE):
             reply = yield Expect(frame, mixture, curvature=False)
-            reply = dataclasses.replace(reply, gram=curved.gram, missing=curved.missing)
+            times = reply.rows.sum() / curved.rows.sum()
+            reply = dataclasses.replace(reply, gram=times * curved.gram, missing=times * curved.missing)
         else:
             reply = yield Expect(frame, mixture, (0,))
         rules = rules.fitting(residual_variance(reply, 0))
@@ -142,24 +146,33 @@ def polish(
         if ahead.decrement < CONVERGED or (
             ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf
         ):
-            likelihood = found.likelihood + ahead.decrement  # what the last step gains, to more digits than it matters
-            return dataclasses.replace(found, mixture=ahead.steps, likelihood=likelihood, stop=Stop.MAXIMUM)
+            value += ahead.decrement  # what the last step gains, to more digits than matter
+            likelihood = value + float(penalties(ahead.steps, rules)[0])
+            return dataclasses.replace(
+                found, mixture=ahead.steps, value=value, likelihood=likelihood, stop=Stop.MAXIMUM
+            )
         curved = None if ahead.decrement > 0.1 * last else reply  # slow: it has changed after all
         mixture, before, last = ahead.steps, value, ahead.decrement
     return found
 
 
 def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator[Expect, ExpectSum, Refined]:
-    """Alternate hard labels and exact models until the best candidate's labels no longer change."""
-    stop = Stop.ROUNDS
-    for _ in range(_MOST_HARD_ROUNDS):
-        reply = yield Expect(frame, candidates, hard=True)
+    """Alternate hard labels and exact models until the best candidate's labels no longer change.
+
+    After a few rounds the best goes on alone, and only clients that changed their kind are asked to sum anew.
+    """
+    stop, gram, since = Stop.ROUNDS, np.zeros(()), None
+    for round_ in range(_MOST_HARD_ROUNDS):
+        reply = yield Expect(frame, candidates, hard=True, since=since)
+        reply = dataclasses.replace(reply, gram=reply.gram + gram)
         value = values(candidates, reply, rules)
         best = int(np.argmax(value))
         moved = maximise(candidates, reply, rules)
         if np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
             stop = Stop.LABELS
             break
+        if round_ >= EM_ROUNDS:
+            gram, since, moved = reply.gram[[best]], candidates.pick(best), moved.pick(best)
         candidates = moved
     found = _only(reply, best, ())
     return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
@@ -196,24 +209,25 @@ def refine_locally(
     return Refined(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
 
 
-def look_again(ground: Ground, found: Refined, rng: np.random.Generator) -> Generator[Query[Any], Any, Refined]:
+def look_again(
+    ground: Ground, found: Refined, rng: np.random.Generator, near: float = NEAR
+) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     k = found.mixture.theta.shape[1]
     columns, keep = ground.columns(k), ground.worth_asking(k)
     anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(found.rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
-    near, value = thinned(anchors, variants(anchors, inside, rng, 24), 6, 1)
-    near, value = anchors.climb(near.pick(distinct(near, value, 0.05)[:keep]), 25, 1e-3)
-    other = [c for c in distinct(near, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
-    near = near.pick(np.array(other, dtype=int))
+    made, value = thinned(anchors, variants(anchors, inside, rng, 24), 6, 1)
+    made, value = anchors.climb(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
+    other = [c for c in distinct(made, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
+    made = made.pick(np.array(other, dtype=int))
     moments = yield SplitMoments(ground.frame, found.mixture)
-    made = splits(found.mixture, found.reply, moments.matrix, keep // 2)
-    made.append(Candidates(near.theta @ basis.T, near.log_variance, near.log_weight))
-    candidates = Candidates.stack(made)
+    split = splits(found.mixture, found.reply, moments.matrix, keep // 2)
+    candidates = Candidates.stack([*split, Candidates(made.theta @ basis.T, made.log_variance, made.log_weight)])
     if len(candidates) == 0:
         return found
-    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3)
+    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3, near=near)
     return better or found
 
 

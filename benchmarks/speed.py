@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
-from mixfed.candidates import Expect
-from mixfed.coarse import Candidates
-from mixfed.exchange import FedAvg, FedProx, Mixture, Refine
+from mixfed.candidates import Candidates, Expect
+from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.frame import from_user, gram_query, inspect, make_frame
 from mixfed.pool import Pool
 from mixfed.simulation import Simulation
@@ -72,7 +70,7 @@ def make(n_clients: int, dim: int, n_clusters: int) -> Simulation:
 def exact_round(clients: Clients, theta: np.ndarray, noise: float) -> Callable[[], object]:
     """Make a round of soft memberships and exact normal equations, in standard units."""
     pool: Pool = LocalPool(clients)
-    census = pool.ask(inspect_census())
+    census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
     frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
     k = len(theta)
@@ -81,15 +79,8 @@ def exact_round(clients: Clients, theta: np.ndarray, noise: float) -> Callable[[
     return lambda: pool.ask(Expect(frame, candidate))
 
 
-def inspect_census() -> Any:
-    """Ask for the census."""
-    from mixfed.exchange import Census
-
-    return Census()
-
-
 def rounds(results: Results) -> None:
-    """One round of Phase 2 on 1.5 M rows, and the same in float32."""
+    """Time one round of Phase 2 on 1.5 M rows, and the same in float32."""
     made = make(300_000, 32, 5)
     clients, k = made.clients, 5
     single = Clients(clients.phi.astype(np.float32), clients.y, clients.offsets, clients.ids, clients.features)
@@ -98,8 +89,12 @@ def rounds(results: Results) -> None:
     mixture = Mixture(theta, np.full(k, 1 / k), np.full(k, 0.3))
     yardstick = product(made)
     print(f"{clients.n_rows:,} rows, {clients.n_clients:,} clients, d=32, k=5; X @ theta.T: {1e3 * yardstick:.1f} ms")
-    updates = {"hard FedAvg, s=1": (FedAvg(0.03, 1), 2), "hard FedAvg, s=5": (FedAvg(0.03, 5), 4)}
-    for name, (update, limit) in {**updates, "hard FedProx": (FedProx(0.5), 5)}.items():
+    updates: dict[str, tuple[Update, float]] = {
+        "hard FedAvg, s=1": (FedAvg(0.03, 1), 2),
+        "hard FedAvg, s=5": (FedAvg(0.03, 5), 4),
+        "hard FedProx": (FedProx(0.5), 5),
+    }
+    for name, (update, limit) in updates.items():
         query = Refine(mixture, True, update)
         double = median(lambda query=query: LocalPool(clients).ask(query))  # type: ignore[misc]
         results.add("round", name, double / yardstick, limit)
@@ -111,7 +106,7 @@ def rounds(results: Results) -> None:
 
 
 def whole_fit(results: Results) -> None:
-    """The auto recipe with k given, on the same data."""
+    """Time the auto recipe with k given, on the same data."""
     made = make(300_000, 32, 5)
     clients = made.clients
     yardstick = product(made)
@@ -120,7 +115,7 @@ def whole_fit(results: Results) -> None:
 
 
 def small_fit(results: Results) -> None:
-    """A problem on which one start of flexmix took 49 s."""
+    """Time a problem on which one start of flexmix took 49 s."""
     made = make(20_000, 30, 5)
     clients = made.clients
     seconds = median(lambda: fit_auto(LocalPool(clients), clients.features, 5))
@@ -131,7 +126,7 @@ def small_fit(results: Results) -> None:
 
 
 def growth(results: Results, plot: Path | None) -> None:
-    """Cost against clients, features and kinds, of one exact round and of a whole fit."""
+    """Time one exact round and a whole fit against clients, features and kinds."""
     base = {"n_clients": 100_000, "dim": 32, "n_clusters": 5}
     sweeps: dict[str, list[int]] = {
         "n_clients": [25_000, 50_000, 100_000, 200_000, 400_000],
@@ -184,7 +179,7 @@ def draw(sweeps: dict[str, list[int]], curves: dict[str, dict[str, list[float]]]
 
 
 def startup(results: Results) -> None:
-    """Starting the command, against the imports that nobody can avoid."""
+    """Time the start of the command against the imports that nobody can avoid."""
 
     def run(*command: str) -> float:
         return median(lambda: subprocess.run(command, check=True, capture_output=True))

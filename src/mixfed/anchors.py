@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-from scipy.special import logsumexp
 
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
@@ -287,10 +286,10 @@ def _without(mixture: Candidates, clients: Floats, into: int | None, gone: int) 
     if into is not None:
         share = np.maximum(clients[[into, gone]], 1e-12) / np.maximum(clients[[into, gone]], 1e-12).sum()
         theta[into] = share @ theta[[into, gone]]
-        log_variance[into] = logsumexp(log_variance[[into, gone]], b=share)
-        log_weight[into] = logsumexp(log_weight[[into, gone]])
+        log_variance[into] = np.logaddexp.reduce(log_variance[[into, gone]] + np.log(share))
+        log_weight[into] = np.logaddexp.reduce(log_weight[[into, gone]])
     return theta, log_variance, log_weight
 
 
 def _single(theta: Floats, log_variance: Floats, log_weight: Floats) -> Candidates:
-    return Candidates(theta[None], log_variance[None], (log_weight - logsumexp(log_weight))[None])
+    return Candidates(theta[None], log_variance[None], (log_weight - np.logaddexp.reduce(log_weight))[None])

@@ -35,7 +35,6 @@ from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
 
-
 _NOBODY = np.empty((0, 0))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from scipy.special import ndtri
 
 from .arrays import Array, Floats, Keys
 
@@ -49,6 +48,8 @@ def uniform(seed: int, purpose: str, round_: int, keys: Keys, count: int = 1) ->
 
 def normal(seed: int, purpose: str, round_: int, keys: Keys, count: int = 1) -> Floats:
     """Draw from the standard normal distribution. keys (c,) -> (c, count)."""
+    from scipy.special import ndtri  # slow to import, and few fits need it
+
     normals: Floats = ndtri(uniform(seed, purpose, round_, keys, count))
     return normals
 

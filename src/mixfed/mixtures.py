@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
-from scipy.special import logsumexp
 
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum
@@ -177,11 +176,11 @@ def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Fl
 def _moved(candidate: Candidates, step: Floats) -> Candidates:
     """Move one candidate by a step (k, d + 2); noise and weights by at most a factor of e or so."""
     log_weight = candidate.log_weight + np.clip(step[None, :, -1], -2.0, 2.0)
-    log_weight = np.maximum(log_weight - logsumexp(log_weight), np.log(_SMALLEST_SHARE))
+    log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(_SMALLEST_SHARE))
     return Candidates(
         candidate.theta + step[None, :, :-2],
         candidate.log_variance + np.clip(step[None, :, -2], -1.0, 1.0),
-        log_weight - logsumexp(log_weight),
+        log_weight - np.logaddexp.reduce(log_weight[0]),
     )
 
 

@@ -152,8 +152,8 @@ def expect(
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh. models (D, L), in the precision of phi.
 
-    If memberships ``before`` (m, L) are given, second moments are summed as differences from those with them, which only
-    touches clients whose membership has moved; without, ``before`` is (0, L).
+    If memberships ``before`` (m, L) are given, second moments are summed as differences from those with them, which
+    only touches clients whose membership has moved; else ``before`` is (0, L).
 
     Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), weighted squared
     residuals (L,), scores x r (L, D), second moments of x (L, D, D; zero without ``curvature``) and products of

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .auto import fit_auto
+    from .cluster import DaskPool
     from .data import Clients
     from .errors import DataError, MixfedError, SettingsError
     from .estimator import MixedRegressor
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AutoSettings": "settings",
     "Clients": "data",
+    "DaskPool": "cluster",
     "DataError": "errors",
     "Fit": "run",
     "LocalPool": "pool",
@@ -42,6 +44,7 @@ _HOMES = {
 __all__ = [
     "AutoSettings",
     "Clients",
+    "DaskPool",
     "DataError",
     "Fit",
     "LocalPool",

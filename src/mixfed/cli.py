@@ -19,7 +19,9 @@ from . import __version__
 from .errors import DataError, MixfedError, SettingsError
 
 if TYPE_CHECKING:
+    from .data import Clients
     from .model import Assignment, Model
+    from .pool import Pool
     from .run import Fit
     from .simulation import Simulation
 
@@ -161,6 +163,9 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    dask: Annotated[
+        str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
@@ -174,7 +179,6 @@ def fit(
     from .data import Clients
     from .journal import JournalPool, fingerprint
     from .paper import fit_paper
-    from .pool import LocalPool
     from .settings import AutoSettings, read_config
     from .tables import write_parquet
 
@@ -189,7 +193,7 @@ def fit(
     table = Clients.from_file(data, client, target, wanted, intercept=intercept)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
-    with JournalPool(LocalPool(table), out / JOURNAL, run, resume=resume) as pool:
+    with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
             fit_recipe: Callable[..., Fit] = fit_auto if recipe is Recipe.auto else fit_paper
             found = fit_recipe(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
@@ -321,6 +325,19 @@ def demo(
 def main() -> None:
     """Run the command line."""
     app()
+
+
+def _pool(table: Clients, scheduler: str | None) -> Pool:
+    """Keep the clients here, or give them to the workers of a dask scheduler."""
+    if scheduler is None:
+        from .pool import LocalPool
+
+        return LocalPool(table)
+    try:
+        from .cluster import DaskPool, connect
+    except ImportError:
+        raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
+    return DaskPool(connect(scheduler), table)
 
 
 def _complain(message: str) -> None:

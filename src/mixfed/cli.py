@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
-from .errors import DataError, MixfedError, SettingsError
+from .errors import DataError, MixfedError, PoolError, SettingsError
 
 if TYPE_CHECKING:
     from .data import Clients
@@ -71,15 +71,14 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except MixfedError as error:
             _remove_empty(options.get("out"))
-            _complain(str(error))
+            _complain(str(error) + (_resume_hint(options) if isinstance(error, PoolError) else ""))
             raise typer.Exit(2) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _complain(f"{where}{error.strerror or error}")
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            resumable = "out" in options and (options["out"] / JOURNAL).exists()
-            _complain("stopped" + ("; the same command with --resume goes on" if resumable else ""))
+            _complain("stopped" + _resume_hint(options))
             raise typer.Exit(130) from None
 
     return run
@@ -338,6 +337,11 @@ def _pool(table: Clients, scheduler: str | None) -> Pool:
     except ImportError:
         raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
     return DaskPool(connect(scheduler), table)
+
+
+def _resume_hint(options: dict[str, Any]) -> str:
+    resumable = "out" in options and (options["out"] / JOURNAL).exists()
+    return "; the same command with --resume goes on" if resumable else ""
 
 
 def _complain(message: str) -> None:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pickle
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -35,7 +37,7 @@ from .arrays import Array, Ints
 from .compiled import one_blas_thread
 from .data import Clients
 from .errors import DataError, PoolError, SettingsError
-from .exchange import Each, Query, R, S, Traffic, payload
+from .exchange import Each, Query, R, S, Traffic
 from .model import Assignment, Model
 from .pool import Roster, Sample, Who
 from .store import Held
@@ -141,7 +143,7 @@ class DaskPool:
         def replies() -> list[Any]:
             shards = self._held()
             return [
-                delayed(_answer_each, pure=False)(query.part(which), shards[shard], places)
+                delayed(_answer_each, pure=False)(self._told(query.part(which)), shards[shard], places)
                 for shard, which, places in parts
             ]
 
@@ -196,10 +198,10 @@ class DaskPool:
             yield from ((shards[shard], places) for shard, _, places in self._split(who))
 
     def _told(self, query: Any) -> Any:
-        """Give the query as tasks take it."""
-        if payload(query) <= _BY_ARGUMENT:
-            return query
-        return self.client.scatter(query, hash=False)
+        """Give the query as tasks take it: as bytes, or where they are."""
+        # The older protocol copies arrays into memory of their own, which is how the kernels are compiled for them.
+        told = pickle.dumps(query, protocol=4)
+        return told if len(told) <= _BY_ARGUMENT else self.client.scatter(told, hash=False)
 
     def _refuse_split_clients(self, names: list[str]) -> None:
         order = np.argsort(self.roster.keys, kind="stable")
@@ -256,7 +258,8 @@ class DaskPool:
     def _wait(self, futures: list[Future]) -> None:
         while True:
             try:
-                distributed.wait(futures, timeout=_BEAT)
+                with self.client.as_current():  # or dask would take the caller's default client, if any
+                    distributed.wait(futures, timeout=_BEAT)
                 return
             except TimeoutError:
                 self._workers()
@@ -302,7 +305,7 @@ class _Memory:
             load[worker] += self.sizes[shard]
             rows = self.clients.block(*self.edges[shard : shard + 2].tolist())
             # One by one, or the scheduler, through which they may pass, would have to hold them all at once.
-            yield client.scatter(rows, workers=[worker], hash=False)
+            yield client.scatter(_Shard.of(rows), workers=[worker], hash=False)
 
 
 class _Files:
@@ -328,8 +331,10 @@ class _Title:
     """Whether ids are numbers."""
 
 
-def connect(address: str, timeout: float = 10.0) -> Client:
+def connect(address: str, timeout: float = 5.0) -> Client:
     """Connect to the scheduler at an address, for the command line: quietly, and with one line if it cannot be."""
+    if not re.fullmatch(r"[a-z]+://.+:\d+", address):
+        raise SettingsError(f"--dask {address}: give the address of a scheduler, such as tcp://localhost:8786")
     # Dask logs every connection that it loses; what matters of that is raised.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
@@ -373,14 +378,35 @@ def _join(parts: Sequence[T], order: Array | None = None) -> T:
 # ---------------------------------------------------------------- on the workers
 
 
-def _answer(query: Query[S], shard: Clients, places: Array | None = None) -> S:
-    with one_blas_thread():
-        return cast(S, answer(query, shard if places is None else shard.subset(places)))
+class _Shard(Clients):
+    """Clients that arrive in memory of their own.
+
+    Dask leaves arrays where they lie in a message: at odd addresses and perhaps not to be written. Kernels would be
+    compiled once more for such arrays and be slower on them.
+    """
+
+    @classmethod
+    def of(cls, clients: Clients) -> _Shard:
+        """Take over clients as they are."""
+        return cls(clients.phi, clients.y, clients.offsets, clients.ids, clients.features)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpack, (self.phi, self.y, self.offsets, self.ids, self.features)
 
 
-def _answer_each(query: Each[R], shard: Clients, places: Array) -> R:
+def _unpack(phi: Array, y: Array, offsets: Array, ids: Array, features: tuple[str, ...]) -> _Shard:
+    phi, y, offsets = (np.require(part, requirements=("C", "A", "W")) for part in (phi, y, offsets))
+    return _Shard(phi, y, offsets, ids, features)
+
+
+def _answer(query: bytes, shard: Clients, places: Array | None = None) -> Any:
     with one_blas_thread():
-        return cast(R, answer_each(query, shard.subset(places)))
+        return answer(pickle.loads(query), shard if places is None else shard.subset(places))
+
+
+def _answer_each(query: bytes, shard: Clients, places: Array) -> Any:
+    with one_blas_thread():
+        return answer_each(pickle.loads(query), shard.subset(places))
 
 
 def _add(*parts: S) -> S:
@@ -388,7 +414,7 @@ def _add(*parts: S) -> S:
 
 
 def _sample(shard: Clients, sample: Sample) -> Clients:
-    return shard.subset(sample.places(shard.keys))
+    return _Shard.of(shard.subset(sample.places(shard.keys)))
 
 
 def _assign(model: Model, shard: Clients) -> Assignment:
@@ -402,9 +428,10 @@ def _ids(shard: Clients, places: Array) -> Array:
 
 def _read(path: str, client: str, target: str, features: tuple[str, ...] | None, intercept: bool) -> Clients:
     try:
-        return Clients.from_file(path, client, target, features, intercept=intercept)
+        read = Clients.from_file(path, client, target, features, intercept=intercept)
     except OSError as error:  # which the pool would take for a lost worker
         raise DataError(f"{path}: {error.strerror or error}") from error
+    return _unpack(read.phi, read.y, read.offsets, read.ids, read.features)
 
 
 def _title(shard: Clients) -> _Title:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from mixfed import (  # noqa: E402
     LocalPool,
     MixfedError,
     PaperSettings,
+    PoolError,
     SettingsError,
     fit_auto,
     fit_paper,
@@ -29,7 +31,6 @@ from mixfed import (  # noqa: E402
 )
 from mixfed.candidates import Frame, Project  # noqa: E402
 from mixfed.cluster import DaskPool  # noqa: E402
-from mixfed.errors import PoolError  # noqa: E402
 from mixfed.exchange import Census, Descend, Mixture, Refine  # noqa: E402
 from mixfed.journal import JournalPool, fingerprint  # noqa: E402
 from mixfed.model import Model  # noqa: E402
@@ -285,16 +286,11 @@ def test_a_killed_worker_that_is_started_again_changes_nothing(client, made):
 def test_a_killed_worker_that_stays_away_changes_nothing_and_without_workers_there_is_one_line(made, files, tmp_path):
     clients = made.clients
     with bare_cluster(2) as (client, processes, _):
-        settings = PaperSettings(separation=least_gap(made.theta), **PAPER)
-
-        def paper(pool):
-            return fit_paper(pool, clients.features, 2, settings, seed=0)
-
-        undisturbed = paper(DaskPool(client, clients, 4))
+        undisturbed = auto(DaskPool(client, clients, 4), clients)
         sample, read = Sample(seed=1, share=0.3), DaskPool.from_files(client, files, "client", "y", intercept=False)
         sampled, counted = DaskPool(client, clients, 4), read.ask(Census())
         before = sampled.ask(Census(), sample)
-        equal(paper(Disturbed(DaskPool(client, clients, 4), 12, processes[0].kill)).model, undisturbed.model)
+        equal(auto(Disturbed(DaskPool(client, clients, 4), 12, processes[0].kill), clients).model, undisturbed.model)
         assert len(client.nthreads()) == 1
         for now, then in ((sampled.ask(Census(), sample), before), (read.ask(Census()), counted)):
             np.testing.assert_array_equal(now.total, then.total)
@@ -306,13 +302,14 @@ def test_a_killed_worker_that_stays_away_changes_nothing_and_without_workers_the
             pytest.raises(PoolError, match="no worker for 1 s: start workers") as error,
             JournalPool(Disturbed(pool, 12, processes[1].kill), path, title, resume=False) as journal,
         ):
-            paper(journal)
+            auto(journal, clients)
         assert isinstance(error.value, MixfedError)
         with JournalPool(LocalPool(clients), path, title, resume=True) as journal:
-            same(paper(journal).model, undisturbed.model)
+            same(auto(journal, clients).model, undisturbed.model)
+            assert journal.pool.traffic.exchanges < journal.traffic.exchanges
 
 
-def test_a_worker_killed_while_it_works_changes_nothing(client, made, monkeypatch):
+def test_a_worker_killed_while_it_works_changes_nothing(client, made):
     """Killed from outside at some moment, rather than between exchanges."""
     query = Refine(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     pool = DaskPool(client, made.clients, 4)
@@ -324,6 +321,28 @@ def test_a_worker_killed_while_it_works_changes_nothing(client, made, monkeypatc
         np.testing.assert_array_equal(pool.ask(query).shift, undisturbed.shift)
     np.testing.assert_array_equal(pool.ask(query).shift, undisturbed.shift)
     client.wait_for_workers(2, timeout=30)
+    assert pid not in client.run(os.getpid).values()
+
+
+def test_workers_that_are_always_lost_are_one_line(client, made, monkeypatch):
+    def lose(pool, futures):
+        raise CancelledError("a task")
+
+    monkeypatch.setattr("mixfed.cluster._TRIES", 2)
+    monkeypatch.setattr(DaskPool, "_wait", lose)
+    with pytest.raises(PoolError, match="the exchange Census failed 2 times because workers were lost"):
+        DaskPool(client, made.clients).ask(Census())
+
+
+def test_a_lost_scheduler_is_one_line(made):
+    options = {"host": "127.0.0.1", "dashboard_address": ":0", "silence_logs": 50, "protocol": "tcp"}
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **options)
+    with distributed.Client(cluster, set_as_default=False) as client:
+        pool = DaskPool(client, made.clients, 2, patience=1.0)
+        assert pool.ask(Census()).n_clients == 2000
+        cluster.close()
+        with pytest.raises(PoolError, match=r"scheduler|no worker"):
+            pool.ask(Census())
 
 
 # ---------------------------------------------------------------- the command line

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .auto import fit_auto
     from .cluster import DaskPool
     from .data import Clients
-    from .errors import DataError, MixfedError, SettingsError
+    from .errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
@@ -33,6 +33,7 @@ _HOMES = {
     "MixfedError": "errors",
     "Model": "model",
     "PaperSettings": "settings",
+    "PoolError": "errors",
     "SettingsError": "errors",
     "bottleneck_distance": "metrics",
     "fit_auto": "auto",
@@ -52,6 +53,7 @@ __all__ = [
     "MixfedError",
     "Model",
     "PaperSettings",
+    "PoolError",
     "SettingsError",
     "__version__",
     "bottleneck_distance",

@@ -271,12 +271,12 @@ class DaskPool:
         """Give the addresses of the workers, as soon as there are any."""
         deadline = time.monotonic() + self.patience
         while True:
+            if self.client.status in ("closing", "closed"):
+                raise PoolError("the connection to the scheduler of the cluster is lost: start it and try again")
             try:
                 found = sorted(self.client.nthreads())
-            except (OSError, RuntimeError, ValueError):  # the scheduler is gone, too
+            except (OSError, RuntimeError, ValueError, AttributeError):  # a client that is just losing its scheduler
                 found = []
-            if self.client.status == "closed":
-                raise PoolError("the connection to the scheduler of the cluster is lost: start it and try again")
             if found:
                 return found
             if time.monotonic() > deadline:

@@ -104,7 +104,7 @@ class DaskPool:
         pool._source = _Files(places, (client_column, target_column, wanted, intercept))
         pool._shards = [None] * len(places)
         titles = pool._collect(lambda: [delayed(_title, pure=False)(shard) for shard in pool._held()], "reading files")
-        names = [path.name for path in places]
+        names = [str(path) for path in paths]
         for name, title in zip(names, titles, strict=True):
             _compare(names[0], titles[0], name, title)
         edges = np.concatenate([[0], np.cumsum([len(title.keys) for title in titles])]).astype(np.int64)
@@ -230,7 +230,8 @@ class DaskPool:
             try:
                 time.sleep(0.2 * attempt)  # the scheduler may not have heard of the loss yet
                 self._mend()
-                futures = self.client.compute(build(), optimize_graph=False)
+                tasks = build()  # kept to the end, for it holds what was scattered for this exchange alone
+                futures = self.client.compute(tasks, optimize_graph=False)
                 self._wait(futures)
                 return cast(list[Any], self.client.gather(futures))
             except _LOSSES as error:

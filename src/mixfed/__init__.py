@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .auto import fit_auto
+    from .cluster import DaskPool
     from .data import Clients
-    from .errors import DataError, MixfedError, SettingsError
+    from .errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AutoSettings": "settings",
     "Clients": "data",
+    "DaskPool": "cluster",
     "DataError": "errors",
     "Fit": "run",
     "LocalPool": "pool",
@@ -31,6 +33,7 @@ _HOMES = {
     "MixfedError": "errors",
     "Model": "model",
     "PaperSettings": "settings",
+    "PoolError": "errors",
     "SettingsError": "errors",
     "bottleneck_distance": "metrics",
     "fit_auto": "auto",
@@ -42,6 +45,7 @@ _HOMES = {
 __all__ = [
     "AutoSettings",
     "Clients",
+    "DaskPool",
     "DataError",
     "Fit",
     "LocalPool",
@@ -49,6 +53,7 @@ __all__ = [
     "MixfedError",
     "Model",
     "PaperSettings",
+    "PoolError",
     "SettingsError",
     "__version__",
     "bottleneck_distance",

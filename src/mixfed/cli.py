@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
-from .errors import DataError, MixfedError, SettingsError
+from .errors import DataError, MixfedError, PoolError, SettingsError
 
 if TYPE_CHECKING:
+    from .data import Clients
     from .model import Assignment, Model
+    from .pool import Pool
     from .run import Fit
     from .simulation import Simulation
 
@@ -69,15 +71,14 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except MixfedError as error:
             _remove_empty(options.get("out"))
-            _complain(str(error))
+            _complain(str(error) + (_resume_hint(options) if isinstance(error, PoolError) else ""))
             raise typer.Exit(2) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _complain(f"{where}{error.strerror or error}")
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            resumable = "out" in options and (options["out"] / JOURNAL).exists()
-            _complain("stopped" + ("; the same command with --resume goes on" if resumable else ""))
+            _complain("stopped" + _resume_hint(options))
             raise typer.Exit(130) from None
 
     return run
@@ -161,6 +162,9 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    dask: Annotated[
+        str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
@@ -174,7 +178,6 @@ def fit(
     from .data import Clients
     from .journal import JournalPool, fingerprint
     from .paper import fit_paper
-    from .pool import LocalPool
     from .settings import AutoSettings, read_config
     from .tables import write_parquet
 
@@ -189,7 +192,7 @@ def fit(
     table = Clients.from_file(data, client, target, wanted, intercept=intercept)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
-    with JournalPool(LocalPool(table), out / JOURNAL, run, resume=resume) as pool:
+    with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
             fit_recipe: Callable[..., Fit] = fit_auto if recipe is Recipe.auto else fit_paper
             found = fit_recipe(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
@@ -321,6 +324,24 @@ def demo(
 def main() -> None:
     """Run the command line."""
     app()
+
+
+def _pool(table: Clients, scheduler: str | None) -> Pool:
+    """Keep the clients here, or give them to the workers of a dask scheduler."""
+    if scheduler is None:
+        from .pool import LocalPool
+
+        return LocalPool(table)
+    try:
+        from .cluster import DaskPool, connect
+    except ImportError:
+        raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
+    return DaskPool(connect(scheduler), table)
+
+
+def _resume_hint(options: dict[str, Any]) -> str:
+    resumable = "out" in options and (options["out"] / JOURNAL).exists()
+    return "; the same command with --resume goes on" if resumable else ""
 
 
 def _complain(message: str) -> None:

@@ -11,3 +11,7 @@ class DataError(MixfedError):
 
 class SettingsError(MixfedError):
     """A setting is unknown, out of range or does not fit the data."""
+
+
+class PoolError(MixfedError):
+    """The clients are out of reach, which may pass: the same run can go on later."""

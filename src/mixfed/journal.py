@@ -22,7 +22,7 @@ import numpy as np
 from . import __version__, candidates, exchange
 from .arrays import Array
 from .data import Clients
-from .errors import MixfedError, SettingsError
+from .errors import MixfedError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
 from .messages import decode, encode
 from .pool import Pool, Roster, Who
@@ -84,7 +84,7 @@ class JournalPool:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """Forget the run if it has ended, well or with an error that another try would repeat; else keep it."""
         self._file.close()
-        if kind is None or issubclass(kind, MixfedError):
+        if kind is None or (issubclass(kind, MixfedError) and not issubclass(kind, PoolError)):
             self.path.unlink(missing_ok=True)
 
     def _reply(self, fresh: Callable[[], T]) -> T:

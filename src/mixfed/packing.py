@@ -174,8 +174,8 @@ def _places(batch: pa.Table, plan: Plan, ids: Array, name: str) -> tuple[Ints, I
     """Find a batch's clients among all (c,), and each row's (n,) place among those of the batch."""
     column = batch[plan.client]
     try:
-        column = column.cast(plan.ids.type) if pa.types.is_string(column.type) else column  # ids of a CSV file
-    except pa.ArrowInvalid as error:
+        column = column.cast(plan.ids.type)  # the ids of a CSV file come as text
+    except pa.ArrowException as error:
         raise _changed(name) from error
     there, owner = find_clients(column, f"{name}: column '{plan.client}'")
     places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from .errors import DataError
 from .tables import check_names, check_path, is_number, readable
 
-BATCH_ROWS, BATCH_NUMBERS = 65_536, 2_000_000
+BATCH_ROWS, BATCH_NUMBERS = 65_536, 1_000_000
 """Rows and numbers of a batch of a parquet file, at most."""
-BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 21
 """Bytes of a CSV file that make a batch; a row must be shorter than this."""
 _BUFFER = 1 << 18
-"""Bytes of a column that are read at once: without it, all of a row group would be."""
+"""Bytes of a column that are read at once; else, and by default, it is a whole row group."""
 
 
 class Source(Protocol):
@@ -59,7 +59,7 @@ class ParquetSource:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
         rows = max(1, min(BATCH_ROWS, BATCH_NUMBERS // len(columns)))
-        with readable(self.path), pq.ParquetFile(self.path, buffer_size=_BUFFER) as file:
+        with readable(self.path), pq.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
             for batch in file.iter_batches(rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 

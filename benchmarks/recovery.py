@@ -26,7 +26,7 @@ from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.arrays import Floats
 from mixfed.baselines.em import EM
 from mixfed.baselines.ifca import fit_ifca, random_start
-from mixfed.refine import converse, refine
+from mixfed.refine import converse, polish
 from mixfed.simulation import Simulation
 
 SMALL = {"least_rows": 2, "most_rows": 4, "tail": 0.0}
@@ -61,7 +61,7 @@ def from_truth(made: Simulation) -> Floats:
     k = len(made.theta)
     shares = np.bincount(made.labels, minlength=k) / len(made.labels)
     mixture, _ = em.climb(em.at(made.theta, made.design.noise, shares), steps=30)
-    found = converse(em.pool, [refine(em.frame, mixture, em.rules)])[0]
+    found = converse(em.pool, [polish(em.frame, mixture, em.rules)])[0]
     return em.models(found.mixture)
 
 

@@ -152,8 +152,18 @@ def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, qui
 def _many_starts(anchors: Anchors, k: int, rng: np.random.Generator, starts: int) -> tuple[Candidates, Floats, int]:
     """Climb from many starts. -> candidates, their values, how many ended in the best place."""
     seeds = [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
-    candidates, value = anchors.climb(Candidates.stack(seeds), 25)
+    candidates, value = thinned(anchors, Candidates.stack(seeds), 8, 2)
+    candidates, value = anchors.climb(candidates, 9)
     return candidates, value, int(np.sum(value > value.max() - 1.0))
+
+
+def thinned(anchors: Anchors, candidates: Candidates, steps: int, times: int) -> tuple[Candidates, Floats]:
+    """Climb, and keep the better half, as many times. -> candidates, their values."""
+    for _ in range(times):
+        candidates, value = anchors.climb(candidates, steps)
+        better = np.argsort(-value, kind="stable")[: (len(value) + 1) // 2]
+        candidates, value = candidates.pick(better), value[better]
+    return candidates, value
 
 
 def variants(anchors: Anchors, mixture: Candidates, rng: np.random.Generator, count: int) -> Candidates:

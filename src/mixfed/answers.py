@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 
 from . import kernels, posterior
-from .arrays import Array, Floats
+from .arrays import Array, Floats, Ints
 from .candidates import (
     Expect,
     ExpectSum,
@@ -35,11 +34,8 @@ from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
 
-_SURE = 1.0 - 1e-6
-"""A client this sure of its kind misses no information worth the name."""
 
-
-def _rows(block: Clients, frame: Frame) -> tuple[Any, ...]:
+def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
     """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
     kind = block.phi.dtype
     return (
@@ -152,7 +148,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             precision = np.exp(-candidates.log_variance[c])
             columns = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
             theirs, share, squares = columns
-            missing.append(posterior.missing_information(*rows, theirs, precision, share, squares, _SURE))
+            missing.append(posterior.missing_information(*rows, theirs, precision, share, squares))
         likelihood, people, weight, squares, score, gram, overlap = sums
         return ExpectSum(
             likelihood,
@@ -170,7 +166,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
 def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
     """Turn sums over x into sums over z."""
-    count, k = sums.clients.shape
+    k = sums.clients.shape[1]
     wide, dim = frame.whiten.shape
     # (theta_j, log variance_j, log weight_j): only the first is in other units.
     own = np.zeros((wide + 2, dim + 2))

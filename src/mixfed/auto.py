@@ -23,10 +23,10 @@ from .doubts import doubts
 from .errors import SettingsError
 from .exchange import Mixture, Update
 from .frame import errors_to_user, from_user, to_user
-from .mixtures import Rules, covariance, residual_variance
+from .mixtures import Rules, covariance
 from .model import Model, kind_order
-from .pool import Pool
-from .refine import Conversation, Refined, converse, look_again, refine, refine_hard, refine_locally
+from .pool import Pool, Sample
+from .refine import Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
 
@@ -41,6 +41,10 @@ _TRIAL_ROUNDS = 5
 _BUDGET = 30
 _LOOK_EXCHANGES = 11
 """Another look is taken while it, and what comes after, is likely to end within the budget of exchanges."""
+_GLANCE = 3
+"""Newton steps on all clients that show whether one more kind is worth it."""
+_STRIDE = 4.0
+"""From the clients who were searched, a step leads over so many times as many to all of them."""
 _PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
 
@@ -100,6 +104,8 @@ def _fit(
         k = n_clusters or search.best()
     with run.timing("refine"):
         found = search.finish(k, start)
+        if n_clusters is None and search.sample is not None:
+            found = search.more_kinds(found, start)
     model = _model(found, ground, search, features, settings, seed)
     return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
 
@@ -110,7 +116,8 @@ class _Search:
     def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
         self.scanned: dict[int, Refined] = {}
-        self.rules = Rules(settings.shared_noise)
+        self.sample: Sample | None = ground.scanned()
+        """Clients asked while candidates are sought; None for all."""
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
@@ -118,7 +125,7 @@ class _Search:
         tried = 0
         while tried < most:
             ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
-            results = self._converse("kinds", list(side_by_side(self._quick, ks)))
+            results = self._converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
             self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
             tried = ks[-1]
             if tried - self.best() >= _PATIENCE:
@@ -133,6 +140,16 @@ class _Search:
         """Give the number of kinds with the best BIC, of those whose every kind is one."""
         return max(filter(self.sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
 
+    def more_kinds(self, found: Refined, start: Floats | None) -> Refined:
+        """See whether all clients tell more kinds apart than the sample did."""
+        while (k := found.mixture.theta.shape[1]) < max(self.scanned):
+            self.scanned[k] = found
+            self.scanned[k + 1] = self._polish(self.scanned[k + 1], None, steps=_GLANCE)
+            if not self.sound(k + 1) or self.bic(self.scanned[k + 1]) <= self.bic(found):
+                break
+            found = self.finish(k + 1, start)
+        return found
+
     def sound(self, k: int) -> bool:
         """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
         reply = self.scanned[k].reply
@@ -144,14 +161,14 @@ class _Search:
         """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
         _, k, dim = found.mixture.theta.shape
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
-        return float(2.0 * self.likelihood(found) - free * np.log(self.ground.census.n_rows))
+        return float(2.0 * self.likelihood(found) - free * np.log(found.reply.rows.sum()))
 
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
-        frame, settings = self.ground.frame, self.settings
+        frame, settings, ground = self.ground.frame, self.settings, self.ground
         traffic = self.run.pool.traffic
         before = traffic.exchanges - SURVEY_EXCHANGES  # what the choice of k took is not counted against the budget
-        proposed, self.rules = propose(self.ground, k, seed=self.seed, quick=False)
+        proposed, rules = propose(ground, k, seed=self.seed, quick=False)
         candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
@@ -159,54 +176,66 @@ class _Search:
             candidates.append(_levelled(frame, start))
         batch = Candidates.stack(candidates)
         if settings.local_update is not None:
-            return self._locally(batch, settings.local_update)
+            return self._locally(batch, settings.local_update, rules)
         if settings.hard:
-            return self._one("refine", refine_hard(frame, batch, self.rules))
-        found = self._one("refine", refine(frame, batch, self.rules))
+            return self._one("refine", refine_hard(frame, batch, rules))
+        self.sample = ground.searched(proposed, rules)
+        found = self._one("refine", refine(frame, batch, rules), self.sample)
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(self.ground, found, rng, self.rules))
+            better = self._one("second look", look_again(ground, found, rng), self.sample)
             if better is found:
                 break
             found = better
-        return self._settle(found)
+        more = self.sample and ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
+        if more:
+            found = self._polish(found, more, steps=1)  # on the way from few clients to all
+        return self._polish(found, None)
 
-    def _settle(self, found: Refined) -> Refined:
-        """Let the rules follow from the maximum itself, so that it does not depend on which anchors made them."""
-        self.rules = self.rules.fitting(residual_variance(found.reply, 0))
-        return self._one("refine", refine(self.ground.frame, found.mixture, self.rules, em_rounds=0))
+    def _polish(self, found: Refined, who: Sample | None, **most: int) -> Refined:
+        near = found.mixture if found.ahead is None else found.ahead
+        last = found.decrement if who == self.sample else np.inf
+        return self._one("refine", polish(self.ground.frame, near, found.rules, last, **most), who)
 
-    def _locally(self, batch: Candidates, update: Update) -> Refined:
+    def _locally(self, batch: Candidates, update: Update, rules: Rules) -> Refined:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
         frame, rounds = self.ground.frame, self.settings.refine_rounds
-        tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, self.rules) for c in range(len(batch))]
+        tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
         best = max(self._converse("local updates", list(tries)), key=lambda found: found.value)
-        return self._one("local updates", refine_locally(frame, best.mixture, update, rounds, self.rules))
+        return self._one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
 
     def likelihood(self, found: Refined) -> float:
         """Log likelihood in the target's units."""
-        return float(found.likelihood - self.ground.census.n_rows * np.log(self.ground.frame.scale))
+        return self._likelihood(found.reply)
+
+    def _likelihood(self, reply: ExpectSum) -> float:
+        """Give the best candidate's log likelihood in the target's units, of the clients asked."""
+        return float(reply.likelihood.max() - reply.rows[0].sum() * np.log(self.ground.frame.scale))
+
+    def searched_clients(self) -> int:
+        """Count the clients among whom candidates were sought."""
+        keys = self.run.pool.roster.keys
+        return len(keys) if self.sample is None else len(self.sample.places(keys))
 
     def _quick(self, k: int) -> Conversation:
         candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
-        return refine(self.ground.frame, candidates, rules, tolerance=0.05)
+        return refine(self.ground.frame, candidates, rules)
 
-    def _one(self, phase: str, conversation: Conversation) -> Refined:
-        result: Refined = self._converse(phase, [conversation])[0]
+    def _one(self, phase: str, conversation: Conversation, who: Sample | None = None) -> Refined:
+        result: Refined = self._converse(phase, [conversation], who)[0]
         return result
 
-    def _converse(self, phase: str, conversations: list[Conversation]) -> list[Any]:
+    def _converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
         round_ = 0
-        shift = self.ground.census.n_rows * np.log(self.ground.frame.scale)
 
         def report(replies: tuple[Any, ...]) -> None:
             nonlocal round_
             round_ += 1
-            asked = [reply.likelihood for reply in replies if isinstance(reply, ExpectSum)]
-            best = float(max(values.max() for values in asked) - shift) if asked else None
-            self.run.report(phase, round_, 0, Info(best, sum(map(len, asked))))
+            said = [reply for reply in replies if isinstance(reply, ExpectSum)]
+            best = max(map(self._likelihood, said)) if said else None
+            self.run.report(phase, round_, 0, Info(best, sum(len(reply.likelihood) for reply in said)))
 
-        return converse(self.run.pool, conversations, report)
+        return converse(self.run.pool, conversations, report, who)
 
 
 def _survey(run: Run, intercept: bool, most: int, start: Floats | None, rules: Rules, seed: int) -> Ground:
@@ -262,7 +291,7 @@ def _model(
     )
     errors = None
     if len(reply.missing):
-        spread = covariance(mixture, reply, 0, reply.missing[0], search.rules)
+        spread = covariance(mixture, reply, 0, reply.missing[0], found.rules)
         if spread is not None:
             errors = errors_to_user(frame, spread[order])
     scanned = search.scanned
@@ -277,6 +306,7 @@ def _model(
         details={
             "settings": dataclasses.asdict(settings),
             "likelihood": search.likelihood(found),
+            "searched_clients": search.searched_clients(),
             "kind_rows": reply.rows[0][order].tolist(),
             "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
             "choice": [
@@ -284,6 +314,7 @@ def _model(
                     "n_clusters": k,
                     "likelihood": search.likelihood(one),
                     "bic": search.bic(one),
+                    "rows": round(float(one.reply.rows.sum())),
                     "sound": search.sound(k),
                 }
                 for k, one in sorted(scanned.items())

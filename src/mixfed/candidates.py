@@ -49,7 +49,7 @@ class Frame:
     centre: Floats
     """(D,)"""
     stretch: Floats
-    """(D,): one over the spread of each column, which puts it into units of its own; 0 for a column that is left out."""
+    """(D,): one over the spread of each column; 0 for a column that is left out."""
     whiten: Floats
     """(D, d): of shifted and stretched columns."""
     slope: Floats

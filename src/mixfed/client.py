@@ -35,7 +35,6 @@ from .exchange import (
 from .losses import SQUARED, Loss
 from .store import Held
 
-
 T = TypeVar("T")
 S = TypeVar("S", bound=Sum)
 

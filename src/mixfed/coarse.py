@@ -21,8 +21,8 @@ from .candidates import Candidates, Frame, PairMoments, Project
 from .compiled import side_by_side
 from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame
-from .mixtures import Rules
-from .pool import Pool, Roster
+from .mixtures import PRIOR_SHARE, Rules
+from .pool import Pool, Roster, Sample
 
 SURVEY_EXCHANGES = 4
 LEAST_ANCHORS = 1000
@@ -32,6 +32,31 @@ ROWS_PER_NUMBER = 60
 """Rows of all anchors together for each of the k r numbers that they are to tell."""
 MOST_DRAWN = 4000
 """Anchors drawn from all clients besides the largest, at most."""
+BASIS_ROWS = 8000
+"""Rows for each feature that tell the basis."""
+SEARCH_ROWS, SEARCH_ERROR = 400, 0.1
+"""Rows for each coefficient of the smallest kind that tell candidates apart; and as many more as bring the error of a
+model below this share of the distance between kinds."""
+SCAN_KINDS = 8
+"""While the number of kinds is unknown, samples are made for so many of equal size."""
+MOST_NUMBERS = 25_000_000
+"""Numbers in the rows of a sample, at most (200 MB)."""
+WORTH_DRAWING = 0.3
+"""A sample of more than this share of all rows is not worth its memory: all clients are asked."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """All clients, and how to draw some of them."""
+
+    n_rows: int
+    dim: int
+    seed: int
+
+    def draw(self, rows: float) -> Sample | None:
+        """Draw clients with about so many rows in all; None is everybody."""
+        share = min(rows, MOST_NUMBERS / self.dim) / self.n_rows
+        return Sample(self.seed, share) if share < WORTH_DRAWING else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +77,18 @@ class Ground:
     """Places of columns that are constant, the intercept and what takes its role excepted."""
     tied: Array
     """Places of columns that are combinations of others."""
+    crowd: Crowd
+
+    def scanned(self) -> Sample | None:
+        """Draw as many clients as tell numbers of kinds apart."""
+        return self.crowd.draw(SEARCH_ROWS * SCAN_KINDS * self.frame.dim)
+
+    def searched(self, proposed: Candidates, rules: Rules) -> Sample | None:
+        """Draw as many clients as tell candidates apart, given the noise and the smallest share that anchors found."""
+        noise = min(rules.prior_variance / PRIOR_SHARE, 0.99)
+        each = max(SEARCH_ROWS, noise / (2.0 * SEARCH_ERROR**2 * (1.0 - noise)))
+        smallest = max(float(np.exp(proposed.log_weight[0].min())), 0.01)
+        return self.crowd.draw(each * self.frame.dim / smallest)
 
     def worth_asking(self, k: int) -> int:
         """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
@@ -73,14 +110,17 @@ def survey(
     frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
     yield
     paired = census.sizes[2:].sum()
-    moments = pool.ask(PairMoments(frame, lone=bool(paired < 10 * frame.dim))).matrix
+    crowd = Crowd(census.n_rows, frame.dim, seed)
+    lone = bool(paired < 10 * frame.dim)
+    moments = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim)).matrix
     basis, ways = _basis(moments, frame, most_clusters, start)
     yield
     who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
     statistics = pool.ask_each(Project(frame, basis), who)
     yield
     anchors = Anchors(statistics, np.ones(len(who)), rules)
-    return Ground(census, frame, basis, ways, anchors, fair, np.flatnonzero(~columns.live), np.flatnonzero(tied))
+    constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
+    return Ground(census, frame, basis, ways, anchors, fair, constant, combined, crowd)
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:
@@ -126,15 +166,24 @@ def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | No
 def _choose_anchors(roster: Roster, most_clusters: int, width: int, seed: int) -> tuple[Array, Floats]:
     """Take the largest clients, and draw from the others. -> places (a,), how many clients each stands for (a,)."""
     chance = draws.uniform(seed, "anchors", 0, roster.keys)[:, 0]
-    order = np.lexsort((chance, -roster.rows))
-    several = order[roster.rows[order] >= 2]
-    if len(several) >= 20 * most_clusters:
-        order = several
+    eligible = np.flatnonzero(roster.rows >= 2)
+    if len(eligible) < 20 * most_clusters:
+        eligible = np.arange(len(chance))
     largest = max(LEAST_ANCHORS, ANCHORS_PER_KIND * most_clusters)
-    rest = order[largest:]
-    rest = rest[np.argsort(chance[rest], kind="stable")]
-    have = roster.rows[order[:largest]].sum() + np.cumsum(roster.rows[rest])
+    # The rows, and among equals the chance: one number that sorts like both, since a chance is below 1.
+    large = _first(eligible, chance[eligible] - roster.rows[eligible], largest)
+    rest = eligible[~np.isin(eligible, large, assume_unique=True)]
+    drawn = _first(rest, chance[rest], MOST_DRAWN)
+    have = roster.rows[large].sum() + np.cumsum(roster.rows[drawn])
     enough = int(np.searchsorted(have, ROWS_PER_NUMBER * most_clusters * width)) + 1
-    drawn = rest[: min(max(largest, enough), MOST_DRAWN)]
-    fair = np.concatenate([np.ones(len(order) - len(rest)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
-    return np.concatenate([order[:largest], drawn]), fair
+    drawn = drawn[: max(largest, enough)]
+    fair = np.concatenate([np.ones(len(large)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
+    return np.concatenate([large, drawn]), fair
+
+
+def _first(places: Array, key: Array, count: int) -> Array:
+    """Give the places (c,) with the least keys (c,), in their order, ``count`` at most."""
+    if count < len(places):
+        least = np.argpartition(key, count)[:count]
+        places, key = places[least], key[least]
+    return np.asarray(places[np.argsort(key, kind="stable")])

@@ -52,7 +52,15 @@ def _tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: in
 
 @compiled
 def _tile_memberships(
-    losses: Floats, offsets: Ints, begin: int, end: int, log_weights: Floats, noise: Floats, hard: bool, out: Floats, labels: Ints
+    losses: Floats,
+    offsets: Ints,
+    begin: int,
+    end: int,
+    log_weights: Floats,
+    noise: Floats,
+    hard: bool,
+    out: Floats,
+    labels: Ints,
 ) -> float:
     """Turn the losses (c, k) of a tile's clients into memberships out (c, k); give their log likelihood.
 
@@ -279,7 +287,11 @@ def memberships(
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
     size, k = most_rows(offsets), theta.shape[1]
-    predicted, targets, losses = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype), np.empty((size, k), phi.dtype)
+    predicted, targets, losses = (
+        np.empty((size, k), phi.dtype),
+        np.empty(size, phi.dtype),
+        np.empty((size, k), phi.dtype),
+    )
     out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
     begin = 0
     while begin < len(offsets) - 1:
@@ -314,7 +326,7 @@ def own_models(
     predicted = np.dot(phi, theta)
     for i in range(len(own)):
         a, b = offsets[i], offsets[i + 1]
-        j = np.argmax(membership[i])
+        j = int(np.argmax(membership[i]))
         rate = number(step * membership[i, j] / (b - a))
         if update == FEDPROX:
             small = min(b - a, dim)

@@ -75,7 +75,7 @@ class LocalPool:
     def __init__(self, clients: Held) -> None:
         self.clients = clients
         self.traffic = Traffic()
-        self._samples: dict[Sample, Clients] = {}
+        self._sample: tuple[Sample, Clients] | None = None
 
     @property
     def dim(self) -> int:
@@ -102,11 +102,12 @@ class LocalPool:
         return replies
 
     def _asked(self, who: Who) -> Held:
-        """Find the clients asked. A sample is asked many times, so its rows are kept at hand."""
+        """Find the clients asked. A sample is asked several times in a row: the rows of the last are kept at hand."""
         if who is None:
             return self.clients
         if not isinstance(who, Sample):
             return self.clients.subset(who)
-        if who not in self._samples:
-            self._samples[who] = self.clients.subset(who.places(self.clients.keys))
-        return self._samples[who]
+        if self._sample is None or self._sample[0] != who:
+            self._sample = None  # before the next is drawn: there is room for one
+            self._sample = who, self.clients.subset(who.places(self.clients.keys))
+        return self._sample[1]

@@ -19,8 +19,42 @@ _PILE = 256
 """Rows of a kind that are gathered before BLAS multiplies them: the piles of all kinds stay in the cache."""
 _NEGLIGIBLE = 1e-10
 """Memberships below this do not count in the normal equations, which are the curvature; the scores have them all."""
+_WAVERING, _PAIRS = 1e-5, 64
+"""A client with w_j (1 - w_j) below the first misses no information about kind j worth the name; clients of a pair of
+kinds are gathered by so many."""
 _FAR = -40.0
 """exp of less is below rounding."""
+
+
+@compiled
+def exponentials(values: Floats) -> None:
+    """Replace numbers (n,) that are not above 0 by their exponentials, to 1e-14 of each.
+
+    exp(v) = exp(v / 128)^128, by a polynomial and seven squarings: the compiler does many of them at once.
+    """
+    for i in range(len(values)):
+        t = max(values[i], _FAR) / 128.0
+        p = 1.0 / 479001600.0
+        p = p * t + 1.0 / 39916800.0
+        p = p * t + 1.0 / 3628800.0
+        p = p * t + 1.0 / 362880.0
+        p = p * t + 1.0 / 40320.0
+        p = p * t + 1.0 / 5040.0
+        p = p * t + 1.0 / 720.0
+        p = p * t + 1.0 / 120.0
+        p = p * t + 1.0 / 24.0
+        p = p * t + 1.0 / 6.0
+        p = p * t + 0.5
+        p = p * t + 1.0
+        p = p * t + 1.0
+        p *= p
+        p *= p
+        p *= p
+        p *= p
+        p *= p
+        p *= p
+        p *= p
+        values[i] = p if values[i] > _FAR else 0.0
 
 
 @compiled
@@ -36,7 +70,7 @@ def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, 
 
 @compiled
 def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Floats) -> None:
-    """Turn predictions (n, L) into residuals in place and sum their squares by client. offsets (m + 1,) -> out (m, L)."""
+    """Turn predictions (n, L) into residuals, in place, and sum their squares by client. -> out (m, L)."""
     first = offsets[0]
     for i in range(len(offsets) - 1):
         for j in range(predicted.shape[1]):
@@ -58,33 +92,36 @@ def posterior(
     membership: Floats,
     likelihood: Floats,
 ) -> None:
-    """Turn squared residuals (m, C, k) into memberships (m, C, k) and log likelihoods (m, C)."""
+    """Turn squared residuals (m, C, k) into memberships (m, C, k) and log likelihoods (m, C). All are in C order."""
     clients, count, k = losses.shape
-    half_spread = 0.5 * (np.log(2.0 * np.pi) + log_variance)
-    half_precision = 0.5 * np.exp(-log_variance)
+    half_spread = (0.5 * (np.log(2.0 * np.pi) + log_variance)).ravel()
+    half_precision = (0.5 * np.exp(-log_variance)).ravel()
+    prior = log_weight.ravel()
+    flat, squares = membership.reshape(clients, count * k), losses.reshape(clients, count * k)
+    for i in range(clients):
+        for j in range(count * k):
+            flat[i, j] = prior[j] - rows[i] * half_spread[j] - squares[i, j] * half_precision[j]
     for i in range(clients):
         for c in range(count):
-            best, top = 0, -np.inf
-            for j in range(k):
-                score = log_weight[c, j] - rows[i] * half_spread[c, j] - losses[i, c, j] * half_precision[c, j]
-                membership[i, c, j] = score
-                if score > top:
-                    best, top = j, score
-            if hard:
-                for j in range(k):
-                    membership[i, c, j] = 0.0
-                membership[i, c, best] = 1.0
-                likelihood[i, c] = top
-                continue
+            best, top = c * k, flat[i, c * k]
+            for j in range(c * k + 1, (c + 1) * k):
+                if flat[i, j] > top:
+                    best, top = j, flat[i, j]
+            likelihood[i, c] = top
+            for j in range(c * k, (c + 1) * k):
+                flat[i, j] = (0.0 if j == best else 2.0 * _FAR) if hard else flat[i, j] - top
+    exponentials(flat.ravel())
+    if hard:
+        return
+    for i in range(clients):
+        for c in range(count):
             total = 0.0
-            for j in range(k):
-                below = membership[i, c, j] - top
-                share = np.exp(below) if below > _FAR else 0.0
-                membership[i, c, j] = share
-                total += share
-            for j in range(k):
-                membership[i, c, j] /= total
-            likelihood[i, c] = top + np.log(total)
+            for j in range(c * k, (c + 1) * k):
+                total += flat[i, j]
+            likelihood[i, c] += np.log(total)
+            inverse = 1.0 / total
+            for j in range(c * k, (c + 1) * k):
+                flat[i, j] *= inverse
 
 
 @compiled
@@ -113,7 +150,11 @@ def expect(
     n_clients, size = len(offsets) - 1, most_rows(offsets)
     x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
     target = np.empty(size, phi.dtype)
-    losses, membership, likelihood = np.empty((n_clients, total)), np.empty((n_clients, total)), np.empty((n_clients, count))
+    losses, membership, likelihood = (
+        np.empty((n_clients, total)),
+        np.empty((n_clients, total)),
+        np.empty((n_clients, count)),
+    )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
     score, gram, overlap = np.zeros((total, width)), np.zeros((total, width, width)), np.zeros((count, k, k))
     pile, height = np.empty((total, _PILE, width), phi.dtype), np.zeros(total, np.int64)
@@ -182,50 +223,60 @@ def missing_information(
     precision: Floats,
     membership: Floats,
     losses: Floats,
-    sure: float,
 ) -> Floats:
     """Sum over clients the covariance of their complete score over the kinds. models (D, k) -> (p, p), p = k (D + 2).
 
-    membership (m, k), losses (m, k): squared residuals. The score of kind j is that of (theta_j, log variance_j, log
-    weight_j). Clients that are ``sure`` of their kind have none.
+    membership (m, k), losses (m, k): squared residuals. The score s_j of kind j is that of (theta_j, log variance_j,
+    log weight_j), and the covariance has blocks w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T. A client that is sure
+    of its kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
     """
     width, k = models.shape
     q, size = width + 2, most_rows(offsets)
-    missing, own = np.zeros((k * q, k * q)), np.zeros((k, q, q))
+    blocks = np.zeros((k, k, q, q))
     x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
-    flat, roots = np.zeros((_PILE, k * q)), np.zeros((k, _PILE, q))
-    height = 0
+    score, active = np.zeros((k, q)), np.empty(k, np.int64)
+    left, right = np.empty((k, k, _PAIRS, q)), np.empty((k, k, _PAIRS, q))
+    height = np.zeros((k, k), np.int64)
     for i in range(len(offsets) - 1):
-        top = 0.0
+        count = 0
         for j in range(k):
-            top = max(top, membership[i, j])
-        if top >= sure:
+            if membership[i, j] * (1.0 - membership[i, j]) > _WAVERING:
+                active[count] = j
+                count += 1
+        if count == 0:
             continue
         n_rows = offsets[i + 1] - offsets[i]
         scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
         np.dot(x[:n_rows], models, predicted[:n_rows])
-        for j in range(k):
-            share, root = membership[i, j], np.sqrt(membership[i, j])
-            score = roots[j, height]
-            score[:] = 0.0
+        for j in active[:count]:
+            own = score[j]
+            own[:] = 0.0
             for row in range(n_rows):
                 residual = precision[j] * ((y[offsets[i] + row] - target_centre) / target_unit - predicted[row, j])
                 for m in range(width):
-                    score[m] += residual * x[row, m]
-            score[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
-            score[width + 1] = 1.0
-            for m in range(q):
-                flat[height, j * q + m] = share * score[m]
-                score[m] *= root
-        height += 1
-        if height == _PILE:
-            missing -= np.dot(flat.T, flat)
-            for j in range(k):
-                own[j] += np.dot(roots[j].T, roots[j])
-            height = 0
-    missing -= np.dot(flat[:height].T, flat[:height])
-    for j in range(k):
-        missing[j * q : (j + 1) * q, j * q : (j + 1) * q] += own[j] + np.dot(roots[j, :height].T, roots[j, :height])
+                    own[m] += residual * x[row, m]
+            own[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
+            own[width + 1] = 1.0
+        for a in active[:count]:
+            for b in active[:count]:
+                if b < a:
+                    continue
+                weight = membership[i, a] * (1.0 - membership[i, a] if a == b else -membership[i, b])
+                h = height[a, b]
+                for m in range(q):
+                    left[a, b, h, m] = weight * score[a, m]
+                    right[a, b, h, m] = score[b, m]
+                height[a, b] = h + 1
+                if h + 1 == _PAIRS:
+                    blocks[a, b] += np.dot(left[a, b].T, right[a, b])
+                    height[a, b] = 0
+    missing = np.zeros((k * q, k * q))
+    for a in range(k):
+        for b in range(a, k):
+            h = height[a, b]
+            total = blocks[a, b] + np.dot(left[a, b, :h].T, right[a, b, :h])
+            missing[a * q : (a + 1) * q, b * q : (b + 1) * q] = total
+            missing[b * q : (b + 1) * q, a * q : (a + 1) * q] = total.T
     return missing
 
 

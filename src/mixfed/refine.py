@@ -6,7 +6,9 @@ exchanges with `converse`.
 
 A few EM steps on all candidates at once show which are worth more. The best go on with Newton steps: from the
 observed information, at several dampings, all asked about in one exchange, with the EM step among them as the one that
-cannot fail. So the maximum is reached to rounding in about ten exchanges, where EM would need hundreds.
+cannot fail (`refine`). Near its maximum the winner goes on alone with full Newton steps (`polish`). So the maximum is
+reached to rounding in about ten exchanges, where EM would need hundreds; and where there are more clients than it takes
+to tell candidates apart, only the last few exchanges ask them all.
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .anchors import splits, variants
+from .anchors import splits, thinned, variants
 from .arrays import Floats, Ints
 from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .coarse import Ground
 from .errors import SettingsError
 from .exchange import ModelSum, Query, Together, Update
-from .mixtures import Newton, Rules, distinct, maximise, newton, values
-from .pool import Pool
+from .mixtures import Newton, Rules, distinct, maximise, newton, residual_variance, values
+from .pool import Pool, Sample
 from .run import Stop
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)
 """Share of the candidates that goes on after each EM round."""
+_PATIENCE = 20.0
+"""A candidate goes on if so many gains like its last would bring it to the best."""
 _RUNNERS = (6, 4, 4, 3, 3, 2)
 """Candidates that go on after each Newton round, at most."""
 _MANY = 160
@@ -39,8 +43,13 @@ _DAMPINGS = (0.8, 0.97, 1.0)
 _DAMPINGS_MANY = (0.9, 1.0)
 _MOST_ROUNDS = 20
 _MOST_HARD_ROUNDS = 500
+NEAR = 0.05
+"""Newton's promise, in units of log likelihood, below which a mixture is near enough to its maximum to be judged."""
 CONVERGED = 1e-9
-"""Newton's promise, in units of log likelihood, below which a mixture is at its maximum."""
+"""The same, below which it is at its maximum."""
+_MOST_POLISH = 12
+_CLOSE = 1.0
+"""Once Newton has promised less than this, the curvature no longer changes by anything that matters."""
 
 Conversation: TypeAlias = Generator[Query[Any], Any, Any]
 
@@ -55,9 +64,13 @@ class Refined:
     likelihood: float
     reply: ExpectSum
     """The sums at the mixture, for one candidate."""
+    rules: Rules
+    """By which it was judged."""
     decrement: float
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
+    ahead: Candidates | None = None
+    """Where that step leads."""
 
 
 def refine(
@@ -65,12 +78,13 @@ def refine(
     candidates: Candidates,
     rules: Rules,
     *,
-    tolerance: float = CONVERGED,
     incumbent: float = -np.inf,
     em_rounds: int = EM_ROUNDS,
 ) -> Generator[Expect, ExpectSum, Refined | None]:
-    """Bring the best candidate to its maximum; None if none gets above the value of an incumbent."""
-    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds)
+    """Bring the best candidate near its maximum; None if none gets above the value of an incumbent."""
+    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds, incumbent)
+    if len(candidates) == 0:
+        return None
     _, k, dim = candidates.theta.shape
     many = k * (dim + 2) > _MANY
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
@@ -80,20 +94,58 @@ def refine(
         runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, rules)
         leader = runners[0].found
         for runner in runners:
-            if runner.found.decrement < tolerance and (best is None or runner.found.value > best.value):
-                top = runner.newton.steps.pick([-1])
-                best = dataclasses.replace(runner.found, mixture=top, stop=Stop.MAXIMUM)
+            if runner.found.decrement < NEAR and (best is None or runner.found.value > best.value):
+                best = dataclasses.replace(runner.found, ahead=runner.newton.steps.pick([-1]))
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
         going = [
             runner
             for runner in runners
-            if runner.found.decrement >= tolerance and _has_hope(runner, runner is runners[0], bar, round_)
+            if runner.found.decrement >= NEAR and _has_hope(runner, runner is runners[0], bar, round_)
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
         field = _next_field(going, maximise(field.trials, reply, rules), many)
     end = best or leader
     return end if end is not None and end.value > incumbent else None
+
+
+def polish(
+    frame: Frame, start: Candidates, rules: Rules, last: float = np.inf, *, steps: int = _MOST_POLISH
+) -> Generator[Expect, ExpectSum, Refined]:
+    """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
+
+    So the result does not depend on which clients first made the rules. Close to the maximum the curvature is known
+    from the step before and only scores are asked for, half of the work. Where a step fails, EM and damped steps help.
+    ``last`` is what the step to the start promised, if it was one. With fewer ``steps`` the result may be short of it.
+    """
+    mixture, before = start, -np.inf
+    curved: ExpectSum | None = None
+    for _ in range(steps):
+        if curved is not None and last < _CLOSE:
+            reply = yield Expect(frame, mixture, curvature=False)
+            reply = dataclasses.replace(reply, gram=curved.gram, missing=curved.missing)
+        else:
+            reply = yield Expect(frame, mixture, (0,))
+        rules = rules.fitting(residual_variance(reply, 0))
+        value = float(values(mixture, reply, rules)[0])
+        ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
+        found = Refined(mixture, value, float(reply.likelihood[0]), reply, rules, ahead.decrement, ahead=ahead.steps)
+        if len(ahead.steps) == 0 or value < before - 1.0:
+            helped = None
+            if steps == _MOST_POLISH:
+                helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
+            if helped is None or helped.ahead is None:
+                break
+            mixture, before, last, curved = helped.ahead, helped.value, helped.decrement, None
+            continue
+        # The promise falls with the square of itself, so the one after the next step is known before it is taken.
+        if ahead.decrement < CONVERGED or (
+            ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf
+        ):
+            return dataclasses.replace(found, mixture=ahead.steps, stop=Stop.MAXIMUM)
+        curved = None if ahead.decrement > 0.1 * last else reply  # slow: it has changed after all
+        mixture, before, last = ahead.steps, value, ahead.decrement
+    return found
 
 
 def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator[Expect, ExpectSum, Refined]:
@@ -109,7 +161,7 @@ def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator
             break
         candidates = moved
     found = _only(reply, best, ())
-    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, np.inf, stop)
+    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
 
 
 def refine_locally(
@@ -140,19 +192,17 @@ def refine_locally(
             break
     final: ExpectSum = yield Expect(frame, mixture, (0,))
     value = float(values(mixture, final, rules)[0])
-    return Refined(mixture, value, float(final.likelihood[0]), final, np.inf, stop)
+    return Refined(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
 
 
-def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, rules: Rules
-) -> Generator[Query[Any], Any, Refined]:
+def look_again(ground: Ground, found: Refined, rng: np.random.Generator) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     k = found.mixture.theta.shape[1]
     columns, keep = ground.columns(k), ground.worth_asking(k)
-    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(rules), ground.basis[:, columns]
+    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(found.rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
-    near, value = anchors.climb(variants(anchors, inside, rng, 24), 15)
+    near, value = thinned(anchors, variants(anchors, inside, rng, 24), 6, 1)
     near, value = anchors.climb(near.pick(distinct(near, value, 0.05)[:keep]), 25, 1e-3)
     other = [c for c in distinct(near, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
     near = near.pick(np.array(other, dtype=int))
@@ -162,12 +212,15 @@ def look_again(
     candidates = Candidates.stack(made)
     if len(candidates) == 0:
         return found
-    better = yield from refine(ground.frame, candidates, rules, incumbent=found.value + 1e-3)
+    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3)
     return better or found
 
 
 def converse(
-    pool: Pool, conversations: Sequence[Conversation], report: Callable[[Any], None] | None = None
+    pool: Pool,
+    conversations: Sequence[Conversation],
+    report: Callable[[Any], None] | None = None,
+    who: Sample | None = None,
 ) -> list[Any]:
     """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
     results: list[Any] = [None] * len(conversations)
@@ -185,9 +238,9 @@ def converse(
     while pending:
         places = list(pending)
         if len(places) == 1:
-            replies = (pool.ask(pending[places[0]]),)
+            replies = (pool.ask(pending[places[0]], who),)
         else:
-            replies = pool.ask(Together(tuple(pending[place] for place in places))).parts
+            replies = pool.ask(Together(tuple(pending[place] for place in places)), who).parts
         for place, reply in zip(places, replies, strict=True):
             advance(place, reply)
         if report is not None:
@@ -196,18 +249,23 @@ def converse(
 
 
 def _warm_up(
-    frame: Frame, candidates: Candidates, rules: Rules, rounds: int
+    frame: Frame, candidates: Candidates, rules: Rules, rounds: int, incumbent: float
 ) -> Generator[Expect, ExpectSum, tuple[Candidates, Floats]]:
     """Take EM steps on all candidates and keep the best, ever fewer. -> candidates, their values one step ago."""
     count = len(candidates)
     value: Floats = np.full(count, -np.inf)
     for round_ in range(rounds):
         reply = yield Expect(frame, candidates)
-        value = values(candidates, reply, rules)
+        before, value = value, values(candidates, reply, rules)
         candidates = maximise(candidates, reply, rules)
         order = distinct(candidates, value, 0.05 if round_ else 0.0)
         order = order[: max(4, int(np.ceil(count * _KEPT[round_])))]
+        if round_:
+            hope = value + _PATIENCE * np.maximum(value - before, 1.0)
+            order = order[hope[order] > max(value.max(), incumbent)]
         candidates, value = candidates.pick(order), value[order]
+        if len(candidates) == 0:
+            break
     return candidates, value
 
 
@@ -251,6 +309,7 @@ def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], rules: R
             float(value[c]),
             float(reply.likelihood[c]),
             _only(reply, c, field.informed),
+            rules,
             steps.decrement,
         )
         ranked.append(_Runner(c, found, steps, float(value[c] - field.before[field.owner[c]])))
@@ -262,7 +321,7 @@ def _has_hope(runner: _Runner, leads: bool, bar: float, round_: int) -> bool:
     found = runner.found
     if leads and found.value >= bar:
         return True
-    promise = found.decrement if np.isfinite(found.decrement) else 20.0 * max(runner.gain, 0.0) + 1e-3
+    promise = found.decrement if np.isfinite(found.decrement) else _PATIENCE * max(runner.gain, 0.0) + 1e-3
     return found.decrement > 1e-6 and found.value + (10.0 if round_ < 4 else 3.0) * promise > bar + 1e-3
 
 

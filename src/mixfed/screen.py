@@ -113,22 +113,37 @@ def summary(found: Fit, model: Model) -> list[RenderableType]:
         parts.append(f"The {shown} of {len(model.features)} coefficients that differ most between kinds.")
     if model.coef_error is not None:
         parts.append("Below each coefficient is its standard error.")
+    parts += _sampling(model)
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
 
 
+def _sampling(model: Model) -> list[RenderableType]:
+    """Say if the kinds were sought among some clients only."""
+    clients = sum(count for _, count in model.details["sizes"])
+    asked = model.details.get("searched_clients", clients)
+    if asked == clients:
+        return []
+    return [
+        f"The kinds were sought among {asked:,} of {clients:,} clients, enough for {len(model.features)} features, "
+        f"{model.n_clusters} kinds and this noise; the models are those of all."
+    ]
+
+
 def choice_table(model: Model) -> Table:
     """Show the numbers of kinds that were tried."""
-    table = Table(title="How many kinds (the highest BIC wins)", title_justify="left")
-    for heading in ("kinds", "log likelihood", "BIC"):
+    table = Table(
+        title="How many kinds (the highest BIC wins, among all rows if they were asked)", title_justify="left"
+    )
+    for heading in ("kinds", "rows", "log likelihood", "BIC"):
         table.add_column(heading, justify="right")
     table.add_column("")
     for entry in model.details["choice"]:
         chosen = entry["n_clusters"] == model.n_clusters
         name = f"[bold]{entry['n_clusters']}[/bold]" if chosen else str(entry["n_clusters"])
         note = "chosen" if chosen else "" if entry["sound"] else "a kind has too few clients to count"
-        table.add_row(name, f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
+        table.add_row(name, f"{entry['rows']:,}", f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
     return table
 
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from .arrays import Floats, Ints
+from .arrays import Array, Floats, Ints
 from .losses import SQUARED, Loss
 
 
@@ -37,6 +37,10 @@ R = TypeVar("R")
 
 class Each(Generic[R]):
     """A question to single clients, answered one by one: R holds a row for each of them."""
+
+    def part(self, which: Array) -> Self:
+        """Give the question as it is put to some of those asked, by their places (c,) among them."""
+        return self
 
 
 # ---------------------------------------------------------------- census
@@ -163,6 +167,10 @@ class Descend(Each[AnchorReplies]):
     rate: float
     """Step as a share of the residual's size (the paper's alpha / (2 beta^2))."""
     seed: int
+
+    def part(self, which: Array) -> Self:
+        """Give each anchor its own model and basis only."""
+        return dataclasses.replace(self, theta=self.theta[which], basis=self.basis[which])
 
 
 # ---------------------------------------------------------------- Phase 2

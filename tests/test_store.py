@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mixfed import Clients, DataError, SettingsError, Store, pack, streams
+from conftest import random_clients
+from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack, streams
+from mixfed.answers import answer_each
 from mixfed.compiled import side_by_side
+from mixfed.exchange import Descend
 from mixfed.journal import fingerprint
 from mixfed.store import FILES, open_held
 from test_cli import assert_one_line, mixfed
@@ -179,6 +182,16 @@ def test_blocks_are_read_by_threads_at_once(tmp_path):
         np.testing.assert_array_equal(block.phi, clients.block(*edges).phi)
 
 
+def test_anchors_say_the_same_a_block_at_a_time():
+    clients = random_clients(0, [9000, 2, 7000, 3, 8000], 4)
+    rng, who = np.random.default_rng(1), np.array([4, 1, 0, 3, 2])
+    theta, basis = rng.standard_normal((5, 4)), np.linalg.qr(rng.standard_normal((5, 4, 2)))[0]
+    query = Descend(theta, basis, round=0, pairs=1, power_rounds=9, threshold=0.0, rate=0.1, seed=0)
+    asked, whole = LocalPool(clients).ask_each(query, who), answer_each(query, clients.subset(who))
+    np.testing.assert_allclose(asked.theta, whole.theta)
+    np.testing.assert_allclose(asked.size, whole.size)
+
+
 def test_the_arrays_of_a_store_are_plain_files(tmp_path):
     path = written(frame(0), tmp_path / "t.csv")
     pack(path, tmp_path / "packed", "store", "sales")
@@ -286,6 +299,15 @@ def test_a_store_is_replaced_whole_and_read_on_as_it_was(tmp_path):
     assert_same(new, Clients.from_file(second, "store", "sales"))
     assert_same(old, Clients.from_file(first, "store", "sales"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet", "packed"]
+
+
+def test_the_folder_that_one_is_in_is_not_replaced(tmp_path, monkeypatch):
+    path = written(frame(0), tmp_path / "t.parquet")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(DataError, match="choose one below it"):
+        pack(path, ".", "store", "sales")
+    assert_same(pack(path, "packed", "store", "sales"), Clients.from_file(path, "store", "sales"))
 
 
 def test_nothing_but_a_store_is_written_over(tmp_path):

@@ -82,11 +82,11 @@ def pack(
 
     A packed folder that is there already is replaced; anything else there is an error.
     """
-    out = Path(out)
-    _check_free(out)
+    _check_free(Path(out))
     table = open_source(Path(source), client)
     plan = survey(table, client, target, features, watch)
-    partial, old = (out.with_name(out.name + ending) for ending in (".partial", ".old"))
+    whole = Path(out).resolve()
+    partial, old = (whole.with_name(whole.name + ending) for ending in (".partial", ".old"))
     _remove(partial)
     partial.mkdir(parents=True)
     try:
@@ -94,10 +94,10 @@ def pack(
             pour(table, plan, sink, watch)
             digests = sink.phi.finish(), sink.y.finish()
         _write_rest(partial, plan, *digests)
-        if out.exists():
+        if whole.exists():
             _remove(old)
-            out.rename(old)
-        partial.rename(out)
+            whole.rename(old)
+        partial.rename(whole)
         _remove(old)
     finally:
         _remove(partial)
@@ -271,6 +271,8 @@ def _check_free(out: Path) -> None:
     """Refuse to write over anything but an empty or a packed folder."""
     if not out.exists():
         return
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise DataError(f"{out}: this is the folder that you are in: choose one below it")
     there = {path.name for path in out.iterdir()} if out.is_dir() else None
     if there is None or not there <= set(FILES) or (there and not is_store(out)):
         raise DataError(f"{out}: there is something else here: choose another --out, or remove it")

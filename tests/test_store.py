@@ -476,7 +476,8 @@ def test_packing_and_fitting_need_less_memory_than_the_table(tmp_path):
         y = x[:, 0] * np.where(owner % 2, 2.0, -1.0) + 0.3 * rng.standard_normal(rows)
         order = np.argsort(owner // 100, kind="stable")  # almost sorted
         table = pa.table({"c": owner[order], "y": y[order]} | {f"x_{j}": x[order, j] for j in range(24)})
-        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=50_000, use_dictionary=False)
+        small = {"row_group_size": 50_000, "data_page_size": 1 << 17, "use_dictionary": False}
+        pq.write_table(table, tmp_path / f"{name}.parquet", **small)
     # Allocators that set address space aside, or keep what was freed, would hide what is used.
     quirks = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1000000"}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
+from threading import Barrier, Thread
 from typing import Any, TypeVar, cast
 
 import numba
@@ -54,4 +55,19 @@ def _controller() -> ThreadpoolController:
 @cache
 def _threads() -> ThreadPoolExecutor:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(cores, thread_name_prefix="mixfed")
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="mixfed")
+    # Ctrl-C is raised in the main thread, and if the pool is just starting a thread there, the pool forgets that
+    # thread and the program waits for it at its end, for ever. So another thread starts them all.
+    starter = Thread(target=_start, args=(pool, cores))
+    starter.start()
+    starter.join()
+    return pool
+
+
+def _start(pool: ThreadPoolExecutor, cores: int) -> None:
+    """Start all threads of a pool, by tasks that wait for each other."""
+    together = Barrier(cores)
+    try:
+        list(pool.map(lambda _: together.wait(), range(cores)))
+    except RuntimeError:  # no room for so many: the pool does with fewer
+        together.abort()

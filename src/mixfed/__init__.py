@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
+    from .packing import pack
     from .paper import fit_paper
     from .pool import LocalPool
     from .run import Fit
     from .settings import AutoSettings, PaperSettings
     from .simulation import simulate
+    from .store import Store
 
 __version__ = "0.1.0"
 
@@ -35,10 +37,12 @@ _HOMES = {
     "PaperSettings": "settings",
     "PoolError": "errors",
     "SettingsError": "errors",
+    "Store": "store",
     "bottleneck_distance": "metrics",
     "fit_auto": "auto",
     "fit_paper": "paper",
     "label_agreement": "metrics",
+    "pack": "packing",
     "simulate": "simulation",
 }
 
@@ -55,11 +59,13 @@ __all__ = [
     "PaperSettings",
     "PoolError",
     "SettingsError",
+    "Store",
     "__version__",
     "bottleneck_distance",
     "fit_auto",
     "fit_paper",
     "label_agreement",
+    "pack",
     "simulate",
 ]
 

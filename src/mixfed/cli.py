@@ -58,7 +58,11 @@ class Law(StrEnum):
 
 
 Data = Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)]
+Packed = Annotated[
+    Path, typer.Argument(help="A .parquet, .csv or .csv.gz file, or a folder of `mixfed pack`.", show_default=False)
+]
 FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
+Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -147,12 +151,37 @@ def simulate(
 
 @app.command()
 @tidy
-def fit(
+def pack(
     data: Data,
     client: Annotated[str, typer.Option(help="The column that says whose row it is.")],
     target: Annotated[str, typer.Option(help="The column to explain.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the packed table in.")],
+    features: Features = None,
+) -> None:
+    """Pack a table that is larger than memory, for `mixfed fit` to read from disk.
+
+    Example: `mixfed pack clients.parquet --client client --target y --out packed`
+    """
+    from . import screen
+    from .packing import pack as write
+
+    with screen.Rows() as watch:
+        made = write(data, out, client, target, _names(features), watch=watch)
+    typer.echo(
+        f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
+        f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
+    )
+
+
+@app.command()
+@tidy
+def fit(
+    data: Packed,
+    *,
+    client: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
+    target: Annotated[str | None, typer.Option(help="The column to explain.")] = None,
     out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
-    features: Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")] = None,
+    features: Features = None,
     clusters: Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")] = "auto",
     recipe: Annotated[
         Recipe, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")
@@ -169,16 +198,18 @@ def fit(
 ) -> None:
     """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
 
+    A file needs `--client` and `--target`; a folder of `mixfed pack` knows them, and may be larger than memory.
+
     Example: `mixfed fit clients.parquet --client client --target y --out result`
     """
     import dataclasses
 
     from . import screen
     from .auto import fit_auto
-    from .data import Clients
     from .journal import JournalPool, fingerprint
     from .paper import fit_paper
     from .settings import AutoSettings, read_config
+    from .store import Store, open_held
     from .tables import write_parquet
 
     n_clusters = _parse_clusters(clusters)
@@ -188,8 +219,9 @@ def fit(
         if n_clusters is None:
             raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
     settings = read_config(config, recipe.value) if config is not None else AutoSettings()
-    wanted = [name.strip() for name in features.split(",")] if features is not None else None
-    table = Clients.from_file(data, client, target, wanted, intercept=intercept)
+    table = open_held(data, client, target, _names(features), intercept=intercept)
+    if isinstance(table, Store):
+        client, target = table.client_column, table.target_column
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
@@ -213,7 +245,7 @@ def fit(
 @tidy
 def assign(
     folder: FitFolder,
-    data: Data,
+    data: Packed,
     out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet).")],
 ) -> None:
     """Find the kinds of clients, in the fit or never seen, from their rows.
@@ -248,9 +280,14 @@ def predict(
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
     from .model import Model
+    from .store import is_store
     from .tables import read_table, rows_from_table, write_parquet
 
     _require_parquet(out)
+    if is_store(data):
+        raise DataError(
+            f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
+        )
     model = Model.load(folder)
     client, _ = _columns_of(model)
     known = _read_assignment(folder, model)
@@ -383,6 +420,11 @@ def _parse_clusters(text: str) -> int | None:
     return int(text)
 
 
+def _names(text: str | None) -> list[str] | None:
+    """Take names apart."""
+    return [name.strip() for name in text.split(",")] if text is not None else None
+
+
 def _columns_of(model: Model) -> tuple[str, str]:
     if model.client_column is None or model.target_column is None:
         raise SettingsError("this model was not fitted on a table: it does not know its columns")
@@ -390,12 +432,11 @@ def _columns_of(model: Model) -> tuple[str, str]:
 
 
 def _assignment(model: Model, data: Path) -> Assignment:
-    """Find the kinds of the clients in a file."""
-    from .data import Clients
+    """Find the kinds of the clients in a file or a packed folder."""
+    from .store import open_held
 
     client, target = _columns_of(model)
-    clients = Clients.from_file(data, client, target, model.features, intercept=model.has_intercept)
-    return model.assign(clients)
+    return model.assign(open_held(data, client, target, model.features, intercept=model.has_intercept))
 
 
 def _read_assignment(folder: Path, model: Model) -> Assignment | None:

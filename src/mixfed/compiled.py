@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
+from threading import Barrier, Thread
 from typing import Any, TypeVar, cast
 
 import numba
@@ -56,4 +57,20 @@ def _threads() -> ThreadPoolExecutor:
     """Start as many threads as the environment variable MIXFED_THREADS says, or else as there are cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("MIXFED_THREADS", "")
-    return ThreadPoolExecutor(int(wanted) if wanted.isdigit() and int(wanted) else cores, "mixfed")
+    count = int(wanted) if wanted.isdigit() and int(wanted) else cores
+    pool = ThreadPoolExecutor(count, thread_name_prefix="mixfed")
+    # Ctrl-C is raised in the main thread, and if the pool is just starting a thread there, the pool forgets that
+    # thread and the program waits for it at its end, for ever. So another thread starts them all.
+    starter = Thread(target=_start, args=(pool, count))
+    starter.start()
+    starter.join()
+    return pool
+
+
+def _start(pool: ThreadPoolExecutor, count: int) -> None:
+    """Start all threads of a pool, by tasks that wait for each other."""
+    together = Barrier(count)
+    try:
+        list(pool.map(lambda _: together.wait(), range(count)))
+    except RuntimeError:  # no room for so many: the pool does with fewer
+        together.abort()

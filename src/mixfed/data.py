@@ -7,19 +7,23 @@ only: its column of ones is never stored with the others.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints, Keys
 from .errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INTERCEPT = "(intercept)"
 _BLOCK_ROWS, _BLOCK_NUMBERS = 32_768, 4_000_000
@@ -119,9 +123,12 @@ class Clients:
         intercept: bool = True,
     ) -> Clients:
         """Pack a ``.parquet``, ``.csv`` or ``.csv.gz`` file."""
+        from .packing import load
         from .tables import read_table, rows_from_table
 
         source = Path(path)
+        if source.suffix == ".parquet":
+            return load(source, client, target, features, intercept=intercept)
         table = read_table(source, client)
         rows = rows_from_table(table, client, target, features, intercept=intercept, source=source.name)
         return cls.from_rows(rows)
@@ -164,6 +171,11 @@ class Clients:
         return draws.client_keys(self.ids)
 
     @cached_property
+    def digest(self) -> str:
+        """A digest of rows, owners and ids, for which the same clients on disk have the same."""
+        return content_digest(hashed(self.phi).digest(), hashed(self.y).digest(), self.offsets, self.keys)
+
+    @cached_property
     def blocks(self) -> list[tuple[int, int]]:
         """Cut the clients into blocks, (begin, end) of each."""
         return cut(self.offsets, self.dim)
@@ -193,6 +205,17 @@ def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:
     cuts = np.unique(np.searchsorted(offsets, np.linspace(0, n_rows, count + 1)[1:-1])).tolist()
     edges = [0, *(edge for edge in cuts if 0 < edge < n_clients), n_clients]
     return list(itertools.pairwise(edges))
+
+
+def hashed(values: Array) -> hashlib.blake2b:
+    """Hash the bytes of an array."""
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16)
+
+
+def content_digest(phi: bytes, y: bytes, offsets: Ints, keys: Keys) -> str:
+    """Summarise clients by the digests of their rows' arrays, offsets (c + 1,) and keys (c,)."""
+    parts = (phi, y, hashed(offsets).digest(), hashed(keys).digest())
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
 def rows_from_arrays(
@@ -238,15 +261,26 @@ def with_intercept(features: Sequence[str], intercept: bool) -> tuple[str, ...]:
     return (*features, INTERCEPT) if intercept else tuple(features)
 
 
-def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
-    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,)."""
+def find_clients(groups: Any, source: str, first: int = 0) -> tuple[Array, Ints]:
+    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,).
+
+    ``first`` is the row of the whole table at which these rows begin.
+    """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     try:
         column = groups if isinstance(groups, pa.ChunkedArray | pa.Array) else pa.array(groups)
     except pa.ArrowException as error:
         raise DataError(f"{source}: the client ids mix types; make them all text or all numbers") from error
+    ids, owner = encode_clients(column, source, first)
+    return ids.to_numpy(zero_copy_only=False), owner
+
+
+def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int = 0) -> tuple[pa.Array, Ints]:
+    """Do what `find_clients` does for a column of Arrow, and leave the ids there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -257,18 +291,17 @@ def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         missing = pc.or_(missing, pc.fill_null(pc.equal(column, ""), False))
     if pc.any(missing).as_py():
-        row = int(np.argmax(missing.to_numpy(zero_copy_only=False)))
+        row = first + int(np.argmax(missing.to_numpy(zero_copy_only=False)))
         raise DataError(f"{source}: no client id in {at_row(row)}: give every row an id or drop the row")
     encoded = column.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     place = np.empty_like(order, dtype=np.int64)
     place[order] = np.arange(len(order))
-    ids = encoded.dictionary.take(pa.array(order)).to_numpy(zero_copy_only=False)
-    return ids, place[encoded.indices.to_numpy()]
+    return encoded.dictionary.take(pa.array(order)), place[encoded.indices.to_numpy()]
 
 
-def check_finite(columns: Array, names: Sequence[str], source: str) -> None:
-    """Refuse missing and infinite values; columns (n, d)."""
+def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0) -> None:
+    """Refuse missing and infinite values; columns (n, d), which begin at row ``first`` of the whole table."""
     # The sum of a column shows a NaN or infinity without a mask as large as the data.
     with np.errstate(invalid="ignore", over="ignore"):
         suspicious = ~np.isfinite(columns.sum(axis=0, dtype=np.float64))
@@ -278,7 +311,8 @@ def check_finite(columns: Array, names: Sequence[str], source: str) -> None:
             continue
         row = int(np.argmin(finite))
         what = "a missing value" if np.isnan(columns[row, j]) else "an infinite value"
-        raise DataError(f"{source}: column '{names[j]}' has {what} in {at_row(row)}: fill it in or drop the row")
+        where = at_row(first + row)
+        raise DataError(f"{source}: column '{names[j]}' has {what} in {where}: fill it in or drop the row")
 
 
 def at_row(index: int) -> str:

@@ -17,15 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
 from . import __version__, candidates, exchange
 from .arrays import Array
-from .data import Clients
 from .errors import MixfedError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
 from .messages import decode, encode
 from .pool import Pool, Roster, Who
+from .store import Held
 
 _HEAD = struct.Struct("<Q16s")
 _KINDS = {name: kind for home in (exchange, candidates) for name, kind in vars(home).items() if isinstance(kind, type)}
@@ -98,13 +96,10 @@ class JournalPool:
         return reply
 
 
-def fingerprint(clients: Clients, *settings: object) -> str:
+def fingerprint(clients: Held, *settings: object) -> str:
     """Summarise data, settings and version, so that a change of any shows."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (clients.phi, clients.y, clients.offsets, clients.keys):
-        digest.update(np.ascontiguousarray(part).view(np.uint8).data)
-    digest.update(repr((__version__, clients.features, *settings)).encode())
-    return digest.hexdigest()
+    content = repr((__version__, clients.digest, clients.features, *settings))
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def _write(file: Any, record: bytes) -> None:

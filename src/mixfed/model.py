@@ -15,10 +15,11 @@ import numpy as np
 
 from .arrays import Array, Floats, Ints
 from .client import memberships
-from .data import INTERCEPT, Clients, Rows
+from .data import INTERCEPT, Rows
 from .errors import DataError
 from .exchange import Mixture
 from .losses import loss_named
+from .store import Held
 
 FORMAT = "mixfed/1"
 
@@ -157,7 +158,7 @@ class Model:
         """The models with weights and noise."""
         return Mixture(self.theta, self.weights, self.noise)
 
-    def assign(self, clients: Clients) -> Assignment:
+    def assign(self, clients: Held) -> Assignment:
         """Find the kinds of clients, whether they were in the fit or not, from their rows and targets."""
         self._check_features(clients.features)
         return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, loss=loss_named(self.loss)))

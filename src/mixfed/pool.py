@@ -6,17 +6,17 @@ behind the walls of a federation. All pools give the same answers up to rounding
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from . import draws
 from .answers import answer, answer_each
 from .arrays import Array, Ints, Keys
-from .compiled import one_blas_thread
-from .data import Clients
+from .compiled import one_blas_thread, side_by_side
+from .data import Clients, cut
 from .exchange import Each, Query, R, S, Traffic
 from .store import Held
 
@@ -95,9 +95,15 @@ class LocalPool:
         return reply
 
     def ask_each(self, query: Each[R], who: Array) -> R:
-        """Answer for each of the clients at places ``who``."""
+        """Answer for each of the clients at places ``who``, a block of them at a time: they may be large."""
+
+        def some(edges: tuple[int, int]) -> R:
+            which = np.arange(*edges)
+            return cast(R, answer_each(query.part(which), self.clients.subset(who[which])))
+
+        offsets = np.concatenate([[0], np.cumsum(self.clients.rows[who])])
         with one_blas_thread():
-            replies = cast(R, answer_each(query, self.clients.subset(who)))
+            replies = _joined(list(side_by_side(some, cut(offsets, self.dim))))
         self.traffic.count(query, replies, speakers=len(who))
         return replies
 
@@ -111,3 +117,10 @@ class LocalPool:
             self._sample = None  # before the next is drawn: there is room for one
             self._sample = who, self.clients.subset(who.places(self.clients.keys))
         return self._sample[1]
+
+
+def _joined(parts: list[R]) -> R:
+    """Put replies of single clients one behind another; all that they hold has a row for each."""
+    kind: Any = type(parts[0])
+    columns = [[getattr(part, field.name) for part in parts] for field in fields(kind)]
+    return cast(R, kind(*map(np.concatenate, columns)))

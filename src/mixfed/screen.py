@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .model import Model
+from .packing import Watch
 from .run import Fit, Watcher
 from .run import Progress as Event
 from .theory import Theory
@@ -63,6 +64,44 @@ class Rounds:
             name = _PHASES.get(event.phase, event.phase)
             self.bars[event.phase] = self.progress.add_task(name, total=event.rounds or None, note="")
         self.progress.update(self.bars[event.phase], completed=event.round, note=event.info.note)
+
+
+class Rows:
+    """Bars that show the passes over a table, on a terminal's standard error."""
+
+    def __init__(self) -> None:
+        self.bars: dict[str, Any] = {}
+        self.progress = Progress(
+            TextColumn("{task.description:<16}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} rows"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+
+    def __enter__(self) -> Watch:
+        self.progress.start()
+        return self.update
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def update(self, name: str, done: int, total: int | None) -> None:
+        """Move the bar of a pass."""
+        if name not in self.bars:
+            self.bars[name] = self.progress.add_task(name, total=total)
+        self.progress.update(self.bars[name], completed=done)
+
+
+def size(count: int) -> str:
+    """Show a number of bytes as people do."""
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"
 
 
 def summary(found: Fit, model: Model) -> list[RenderableType]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ SUFFIXES = (".parquet", ".csv", ".csv.gz")
 
 def read_table(path: Path, client: str | None = None) -> pa.Table:
     """Read a ``.parquet``, ``.csv`` or ``.csv.gz`` file; ids in the column ``client`` keep their leading zeros."""
+    check_path(path)
+    with readable(path):
+        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, client)
+        names = table.column_names
+    check_names(names, path.name)
+    if table.num_rows == 0:
+        raise DataError(f"{path.name}: no rows")
+    return table
+
+
+def check_path(path: Path) -> None:
+    """Refuse what is not a file that we read."""
     if not path.name.endswith(SUFFIXES):
         raise DataError(f"{path.name}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
     if not path.exists():
@@ -33,18 +46,23 @@ def read_table(path: Path, client: str | None = None) -> pa.Table:
         raise DataError(f"{path}: this is a folder, not a file")
     if path.stat().st_size == 0:
         raise DataError(f"{path.name}: the file is empty")
+
+
+def check_names(names: Sequence[str], source: str) -> None:
+    """Refuse columns of the same name."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{source}: column '{repeated[0]}' occurs twice; give each its own name")
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Say in one line why a file cannot be read."""
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, client)
-        names = table.column_names
+        yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{path.name}: cannot be read ({reason})") from error
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"{path.name}: column '{repeated[0]}' occurs twice; give each its own name")
-    if table.num_rows == 0:
-        raise DataError(f"{path.name}: no rows")
-    return table
 
 
 def _read_csv(path: Path, client: str | None) -> pa.Table:
@@ -60,13 +78,16 @@ def _read_csv(path: Path, client: str | None) -> pa.Table:
         table = pa.csv.read_csv(path, read_options=one_thread, convert_options=options)
     if client is None or client not in table.column_names:
         return table
-    try:  # ids that are written as whole numbers are numbers, as in other files
-        numbers = pc.cast(table[client], pa.int64())
+    return table.set_column(table.column_names.index(client), client, whole_numbers(table[client]))
+
+
+def whole_numbers(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Make ids that are all written as whole numbers numbers, as they are in other files; leave others as they are."""
+    try:
+        numbers = pc.cast(ids, pa.int64())
     except pa.ArrowInvalid:
-        return table
-    if not pc.all(pc.equal(pc.cast(numbers, pa.string()), table[client])).as_py():
-        return table
-    return table.set_column(table.column_names.index(client), client, numbers)
+        return ids
+    return numbers if pc.all(pc.equal(pc.cast(numbers, pa.string()), ids)).as_py() else ids
 
 
 def rows_from_table(
@@ -82,15 +103,30 @@ def rows_from_table(
 
     ``features=None`` takes every numeric column but the client and the target.
     """
-    named = [client, *([target] if target is not None else []), *(features or [])]
-    for name in named:
-        if name not in table.column_names:
-            raise DataError(f"{source}: no column '{name}'; the columns are {', '.join(table.column_names)}")
-    if target == client:
-        raise DataError(f"{source}: column '{client}' cannot be both the client and the target")
+    check_columns(table.column_names, client, target, features, source)
     if features is None:
         others = [name for name in table.column_names if name not in (client, target)]
         features = [name for name in others if _looks_numeric(table[name], name, source)]
+    check_features(features, client, target, source)
+    ids, owner = find_clients(table[client], f"{source}: column '{client}'")
+    phi = numbers(table, features, precision(table.schema, features), source)
+    y = None if target is None else numbers(table, (target,), np.float64, source)[:, 0]
+    return Rows(phi, y, ids, owner, with_intercept(features, intercept))
+
+
+def check_columns(
+    names: Sequence[str], client: str, target: str | None, features: Sequence[str] | None, source: str
+) -> None:
+    """Refuse columns that are asked for and are not there."""
+    for name in (client, *([target] if target is not None else []), *(features or [])):
+        if name not in names:
+            raise DataError(f"{source}: no column '{name}'; the columns are {', '.join(names)}")
+    if target == client:
+        raise DataError(f"{source}: column '{client}' cannot be both the client and the target")
+
+
+def check_features(features: Sequence[str], client: str, target: str | None, source: str) -> None:
+    """Refuse features that are not features."""
     clash = [name for name in features if name in (client, target)]
     if clash:
         raise DataError(f"{source}: column '{clash[0]}' cannot be a feature too")
@@ -99,17 +135,20 @@ def rows_from_table(
         raise DataError(f"{source}: column '{twice[0]}' is named twice among the features")
     if not features:
         raise DataError(f"{source}: no numeric column is left to be a feature")
-    ids, owner = find_clients(table[client], f"{source}: column '{client}'")
-    single = all(pa.types.is_float32(table[name].type) for name in features)
-    phi = np.empty((table.num_rows, len(features)), dtype=np.float32 if single else np.float64)
-    for j, name in enumerate(features):
-        phi[:, j] = _numbers(table[name], name, source)
-    check_finite(phi, features, source)
-    y = None
-    if target is not None:
-        y = np.ascontiguousarray(_numbers(table[target], target, source), dtype=np.float64)
-        check_finite(y[:, None], (target,), source)
-    return Rows(phi, y, ids, owner, with_intercept(features, intercept))
+
+
+def precision(schema: pa.Schema, features: Sequence[str]) -> type[np.floating[Any]]:
+    """Keep single precision where all features have it."""
+    return np.float32 if all(pa.types.is_float32(schema.field(name).type) for name in features) else np.float64
+
+
+def numbers(table: pa.Table, names: Sequence[str], kind: Any, source: str, first: int = 0) -> Array:
+    """Read columns as finite numbers, (n, len(names)); the table begins at row ``first`` of the whole one."""
+    values = np.empty((table.num_rows, len(names)), dtype=kind)
+    for j, name in enumerate(names):
+        values[:, j] = _numbers(table[name], name, source, first)
+    check_finite(values, names, source, first)
+    return values
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -136,55 +175,85 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Tell types of numbers from others."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Tell types of text from others."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+class Words:
+    """What a column of text holds, batch by batch: numbers, words or, which is an error, a few words among numbers."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name, self.source = name, source
+        self.rows = self.words = self.filled = 0
+        self.first: tuple[str, int] | None = None
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Look at the next rows."""
+        values, bad = _parse(column)
+        if self.first is None and bad.any():
+            row = int(np.argmax(bad))
+            self.first = column[row].as_py(), self.rows + row
+        self.rows += len(bad)
+        self.words += int(bad.sum())
+        self.filled += int(bad.sum() + np.isfinite(values).sum())
+
+    def are_numbers(self) -> bool:
+        """Tell numbers from words; words within a column of numbers are an error."""
+        if self.first is not None and self.words <= 0.5 * self.rows:
+            raise _not_a_number(*self.first, self.name, self.source)
+        return self.words == 0
+
+
 def _looks_numeric(column: pa.ChunkedArray, name: str, source: str) -> bool:
-    """Tell a column of numbers from one of words; words within a column of numbers are an error."""
-    if _is_number(column.type):
-        return True
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return False
-    _, bad = _parse(column)
-    if 0 < bad.sum() <= 0.5 * len(bad):
-        _refuse_text(column, bad, name, source)
-    return bool(bad.sum() == 0)
+    if not is_text(column.type):
+        return is_number(column.type)
+    words = Words(name, source)
+    words.add(column)
+    return words.are_numbers()
 
 
-def _numbers(column: pa.ChunkedArray, name: str, source: str) -> Array:
+def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int) -> Array:
     """Read a column as numbers; missing values become NaN."""
-    if _is_number(column.type):
+    if is_number(column.type):
         if not pa.types.is_floating(column.type):
             column = pc.cast(column, pa.float64(), safe=False)
-        numbers: Array = column.to_numpy()
-        return numbers
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        values: Array = column.to_numpy()
+        return values
+    if not is_text(column.type):
         raise DataError(f"{source}: column '{name}' holds {column.type}, not numbers: leave it out")
     parsed, bad = _parse(column)
     if bad.any():
-        _refuse_text(column, bad, name, source)
+        row = int(np.argmax(bad))
+        raise _not_a_number(column[row].as_py(), first + row, name, source)
     return parsed
 
 
 def _parse(column: pa.ChunkedArray) -> tuple[Array, Array]:
     """Read text as numbers. column (n,) -> values (n,) and a mask (n,) of those that are words."""
-    values = np.full(len(column), np.nan)
-    bad = np.zeros(len(column), dtype=bool)
-    for row, text in enumerate(column.to_pylist()):
-        if text is None or not text.strip():
+    # Words come again and again: each is looked at once. The last place is for missing ones.
+    encoded = column.dictionary_encode().combine_chunks()
+    values = np.full(len(encoded.dictionary) + 1, np.nan)
+    bad = np.zeros(len(values), dtype=bool)
+    for place, text in enumerate(encoded.dictionary.to_pylist()):
+        if not text.strip():
             continue
         try:
-            values[row] = float(text)
+            values[place] = float(text)
         except ValueError:
-            bad[row] = True
-    return values, bad
+            bad[place] = True
+    places = pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)
+    return values[places], bad[places]
 
 
-def _refuse_text(column: pa.ChunkedArray, bad: Array, name: str, source: str) -> None:
-    row = int(np.argmax(bad))
-    raise DataError(
-        f"{source}: column '{name}' has '{column[row].as_py()}' in {at_row(row)}, which is not a number: "
+def _not_a_number(word: str, row: int, name: str, source: str) -> DataError:
+    return DataError(
+        f"{source}: column '{name}' has '{word}' in {at_row(row)}, which is not a number: "
         "mend it, or leave the column out of the features"
     )

@@ -19,11 +19,11 @@ from . import __version__
 from .errors import DataError, MixfedError, PoolError, SettingsError
 
 if TYPE_CHECKING:
-    from .data import Clients
     from .model import Assignment, Model
     from .pool import Pool
     from .run import Fit
     from .simulation import Simulation
+    from .store import Held
 
 JOURNAL = "journal.bin"
 
@@ -205,9 +205,7 @@ def fit(
     import dataclasses
 
     from . import screen
-    from .auto import fit_auto
     from .journal import JournalPool, fingerprint
-    from .paper import fit_paper
     from .settings import AutoSettings, read_config
     from .store import Store, open_held
     from .tables import write_parquet
@@ -226,8 +224,7 @@ def fit(
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
-            fit_recipe: Callable[..., Fit] = fit_auto if recipe is Recipe.auto else fit_paper
-            found = fit_recipe(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
+            found = _recipe(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         # The model goes first and comes last, so that where there is one the other files belong to it.
         (out / "model.json").unlink(missing_ok=True)
@@ -363,7 +360,18 @@ def main() -> None:
     app()
 
 
-def _pool(table: Clients, scheduler: str | None) -> Pool:
+def _recipe(recipe: Recipe) -> Callable[..., Fit]:
+    """Import the recipe asked for, and no other."""
+    if recipe is Recipe.paper:
+        from .paper import fit_paper
+
+        return fit_paper
+    from .auto import fit_auto
+
+    return fit_auto
+
+
+def _pool(table: Held, scheduler: str | None) -> Pool:
     """Keep the clients here, or give them to the workers of a dask scheduler."""
     if scheduler is None:
         from .pool import LocalPool

@@ -41,7 +41,7 @@ from .data import Clients
 from .errors import DataError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
 from .model import Assignment, Model
-from .pool import Roster, Sample, Who
+from .pool import Roster, Sample, Who, joined
 from .store import Held
 
 _SHARDS_PER_WORKER = 4
@@ -149,7 +149,7 @@ class DaskPool:
                 for shard, which, places in parts
             ]
 
-        joined = _join(self._collect(replies, f"the exchange {type(query).__name__}"), np.argsort(order))
+        joined = joined(self._collect(replies, f"the exchange {type(query).__name__}"), np.argsort(order))
         self.traffic.count(query, joined, speakers=len(who))
         return cast(R, joined)
 
@@ -158,7 +158,7 @@ class DaskPool:
         parts = self._collect(
             lambda: [delayed(_assign, pure=False)(model, shard) for shard in self._held()], "the assignment"
         )
-        return cast(Assignment, _join(parts))
+        return cast(Assignment, joined(parts))
 
     # ---------------------------------------------------------------- who is where
 
@@ -377,13 +377,6 @@ def _compare(first: str, expected: _Title, name: str, title: _Title) -> None:
             f"{name}: client ids are {kinds[title.numbers]}, but {kinds[expected.numbers]} in {first}: "
             "write them in one way"
         )
-
-
-def _join(parts: Sequence[T], order: Array | None = None) -> T:
-    """Join dataclasses of arrays whose first axis is the client, and put the clients in order (c,)."""
-    names = [field.name for field in dataclasses.fields(cast(Any, parts[0]))]
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return type(parts[0])(*(column if order is None else column[order] for column in columns))
 
 
 # ---------------------------------------------------------------- on the workers

@@ -6,9 +6,10 @@ behind the walls of a federation. All pools give the same answers up to rounding
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from .compiled import one_blas_thread, side_by_side
 from .data import Clients, cut
 from .exchange import Each, Query, R, S, Traffic
 from .store import Held
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,7 @@ class LocalPool:
 
         offsets = np.concatenate([[0], np.cumsum(self.clients.rows[who])])
         with one_blas_thread():
-            replies = _joined(list(side_by_side(some, cut(offsets, self.dim))))
+            replies = joined(list(side_by_side(some, cut(offsets, self.dim))))
         self.traffic.count(query, replies, speakers=len(who))
         return replies
 
@@ -119,8 +122,8 @@ class LocalPool:
         return self._sample[1]
 
 
-def _joined(parts: list[R]) -> R:
-    """Put replies of single clients one behind another; all that they hold has a row for each."""
+def joined(parts: Sequence[T], order: Array | None = None) -> T:
+    """Put replies of single clients one behind another, or in order (c,); all that they hold has a row for each."""
     kind: Any = type(parts[0])
-    columns = [[getattr(part, field.name) for part in parts] for field in fields(kind)]
-    return cast(R, kind(*map(np.concatenate, columns)))
+    columns = (np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(kind))
+    return cast(T, kind(*(column if order is None else column[order] for column in columns)))

@@ -59,7 +59,7 @@ class Store:
         about = _read_about(path)
         try:
             offsets = np.load(path / "offsets.npy")
-            ids = pq.read_table(path / "ids.parquet")["id"].combine_chunks().to_numpy(zero_copy_only=False)
+            ids = pq.ParquetFile(path / "ids.parquet").read()["id"].combine_chunks().to_numpy(zero_copy_only=False)
             phi, y = RowFile(path / "phi.npy"), RowFile(path / "y.npy")
             names = tuple(str(name) for name in about["features"])
             client, target, digest = (str(about[name]) for name in ("client", "target", "digest"))

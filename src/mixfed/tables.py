@@ -28,7 +28,7 @@ def read_table(path: Path, client: str | None = None) -> pa.Table:
     """Read a ``.parquet``, ``.csv`` or ``.csv.gz`` file; ids in the column ``client`` keep their leading zeros."""
     check_path(path)
     with readable(path):
-        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, client)
+        table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else _read_csv(path, client)
         names = table.column_names
     check_names(names, path.name)
     if table.num_rows == 0:

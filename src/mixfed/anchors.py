@@ -7,24 +7,26 @@ number of starts costs no exchange. What comes out are a few candidates that are
 from __future__ import annotations
 
 import copy
+from dataclasses import fields
 
 import numpy as np
 
+from . import climbing
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
-from .mixtures import PRIOR_SHARE, Rules, distinct, maximise, residual_variance, values
+from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance
 from .posterior import posterior
 
 STARTS = 30
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
-AGREE = 8
-"""If so many starts end in the best place, nothing is looked for around it."""
+AGREE = 0.8
+"""If as many as this share of a quarter of the starts end in the best place, nothing is looked for around it."""
 MORE = 2
 """Times that as many starts again are made while fewer agree."""
 LOOKS = 4
 MOVES = 48
 """Variants tried in each look around the best."""
-_RIDGE = 0.3
+_OWN_RIDGE = 0.3
 """Of an anchor's own fit, in rows: most have fewer rows than the basis has columns."""
 
 
@@ -41,10 +43,10 @@ class Anchors:
         # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
         self._table = np.column_stack([self.rows, statistics.square, statistics.cross, packed])
         self._weighted_table = self._table * weight[:, None]
-        own = statistics.gram + _RIDGE * np.eye(self.dim)
+        own = statistics.gram + _OWN_RIDGE * np.eye(self.dim)
         self.fits: Floats = np.linalg.solve(own, statistics.cross[..., None])[..., 0].astype(np.float64)
         """(a, r): each anchor's own fit."""
-        self.least: Floats = np.maximum(np.sum(self._table * self._features(self.fits), axis=1), 0.0)
+        self.least: Floats = np.maximum(np.sum(self._table * self._form(self.fits).T, axis=1), 0.0)
         """(a,): what that fit leaves."""
 
     def within(self, columns: Array, weight: Floats) -> Anchors:
@@ -61,7 +63,13 @@ class Anchors:
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
-        return np.asarray(np.maximum(self._table @ self._features(theta).T, 0.0))
+        return np.asarray(np.maximum(self._table @ self._form(theta), 0.0))
+
+    def _form(self, theta: Floats) -> Floats:
+        """Write squared residuals under models theta (l, r) as a product with the table. -> (columns, l)."""
+        form = np.empty((self._table.shape[1], len(theta)))
+        climbing.features(np.ascontiguousarray(theta), form)
+        return form
 
     def memberships(self, candidates: Candidates) -> tuple[Floats, Floats]:
         """Give log likelihoods (a, C) and memberships (a, C, k)."""
@@ -98,20 +106,23 @@ class Anchors:
 
     def climb(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
         """Take EM steps on all candidates at once; stop early when none gains more than the tolerance."""
-        last = np.full(len(candidates), -np.inf)
-        for _ in range(steps):
-            reply = self.expect(candidates)
-            value = values(candidates, reply, self.rules)
-            if tolerance and np.all(value - last < tolerance):
-                break
-            candidates, last = maximise(candidates, reply, self.rules), value
-        return candidates, last
-
-    def _features(self, theta: Floats) -> Floats:
-        """Write |y - z theta|^2 as a product with an anchor's row of the table. theta (l, r) -> (l, columns)."""
-        twice = np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
-        products = theta[:, self._upper[0]] * theta[:, self._upper[1]] * twice
-        return np.column_stack([np.zeros(len(theta)), np.ones(len(theta)), -2.0 * theta, products])
+        moved = Candidates(*(np.array(getattr(candidates, item.name), order="C") for item in fields(candidates)))
+        value = climbing.climb(
+            self._table,
+            self._weighted_table,
+            self.weight,
+            moved.theta,
+            moved.log_variance,
+            moved.log_weight,
+            self.rules.shared_noise,
+            PRIOR_ROWS,
+            self.rules.prior_variance,
+            RIDGE,
+            SMALLEST_SHARE,
+            steps,
+            tolerance,
+        )
+        return moved, value
 
 
 def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
@@ -121,7 +132,7 @@ def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
     candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
     for _ in range(4):
         judged = anchors.by(rules)
-        candidates, value = thinned(judged, candidates, 12, 1)
+        candidates, value = thinned(judged, candidates, 8, 1)
         left = residual_variance(judged.expect(candidates), int(np.argmax(value)))
         if PRIOR_SHARE * left > 0.5 * rules.prior_variance:
             break
@@ -135,31 +146,34 @@ def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, qui
         pooled = _levelled(anchors, np.zeros((1, 1, anchors.dim)))
         return maximise(pooled, anchors.expect(pooled), anchors.rules)
     starts = STARTS // 2 if quick else STARTS
-    candidates, value, agree = _many_starts(anchors, k, rng, starts)
+    candidates, value = _many_starts(anchors, k, rng, starts)
+    enough = AGREE * len(value)
     for _ in range(0 if quick else MORE):
-        if agree >= AGREE:
+        if _agreeing(value) >= enough:
             break
-        more, more_value, agree = _many_starts(anchors, k, rng, starts)
+        more, more_value = _many_starts(anchors, k, rng, starts)
         candidates, value = Candidates.stack([candidates, more]), np.concatenate([value, more_value])
-        agree = int(np.sum(value > value.max() - 1.0))
+    agreed = _agreeing(value) >= enough
     candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
-    if agree < AGREE:
+    if not agreed:
         candidates, value = _look_around(anchors, candidates, value, rng, 1 if quick else LOOKS)
     return candidates.pick(distinct(candidates, value, 0.05)[:keep])
 
 
-def _many_starts(anchors: Anchors, k: int, rng: np.random.Generator, starts: int) -> tuple[Candidates, Floats, int]:
-    """Climb from many starts. -> candidates, their values, how many ended in the best place."""
+def _agreeing(value: Floats) -> int:
+    return int(np.sum(value > value.max() - 1.0))
+
+
+def _many_starts(anchors: Anchors, k: int, rng: np.random.Generator, starts: int) -> tuple[Candidates, Floats]:
+    """Climb from many starts. -> the best quarter, and their values."""
     seeds = [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
-    candidates, value = thinned(anchors, Candidates.stack(seeds), 8, 2)
-    candidates, value = anchors.climb(candidates, 9)
-    return candidates, value, int(np.sum(value > value.max() - 1.0))
+    return anchors.climb(thinned(anchors, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
 
 
 def thinned(anchors: Anchors, candidates: Candidates, steps: int, times: int) -> tuple[Candidates, Floats]:
     """Climb, and keep the better half, as many times. -> candidates, their values."""
     for _ in range(times):
-        candidates, value = anchors.climb(candidates, steps)
+        candidates, value = anchors.climb(candidates, steps, 0.01)
         better = np.argsort(-value, kind="stable")[: (len(value) + 1) // 2]
         candidates, value = candidates.pick(better), value[better]
     return candidates, value
@@ -228,7 +242,7 @@ def _look_around(
         best = value.max()
         leaders = distinct(candidates, value, 0.05)[: 2 if look == 0 else 1]
         made = [variants(anchors, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]
-        fresh, fresh_value = anchors.climb(Candidates.stack(made), 12)
+        fresh, fresh_value = thinned(anchors, Candidates.stack(made), 6, 2)
         fresh, fresh_value = anchors.climb(fresh.pick(distinct(fresh, fresh_value, 0.05)[:6]), 30, 1e-3)
         candidates = Candidates.stack([candidates, fresh])
         value = np.concatenate([value, fresh_value])

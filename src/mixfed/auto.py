@@ -34,7 +34,7 @@ from .settings import AutoSettings
 T = TypeVar("T")
 
 _FIRST_LOOK = 4
-"""Numbers of kinds tried at once to begin with; then two more at a time while the curve still rises."""
+"""Numbers of kinds tried at once to begin with; then as many as it takes to see that more are worse."""
 _CLIENTS_PER_KIND = 5
 """When the number of kinds is to be found, there are at most as many as give each so many clients."""
 _LEAST_CLIENTS, _LEAST_ROWS = 3, 2
@@ -123,14 +123,13 @@ class _Search:
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
         most = max(1, min(most, self._supported()))
-        tried = 0
-        while tried < most:
-            ks = range(tried + 1, min(tried + (2 if tried else _FIRST_LOOK), most) + 1)
+        tried, wanted = 0, _FIRST_LOOK
+        while tried < most and wanted > 0:
+            ks = range(tried + 1, min(tried + wanted, most) + 1)
             results = self._converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
             self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
             tried = ks[-1]
-            if tried - self.best() >= _PATIENCE:
-                break
+            wanted = _PATIENCE - (tried - self.best())
 
     def _supported(self) -> int:
         """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -357,7 +358,17 @@ def demo(
 
 def main() -> None:
     """Run the command line."""
+    sys.meta_path.insert(0, _NoPandas())
     app()
+
+
+class _NoPandas:
+    """Arrow imports pandas, where there is any, to see whether what it is given is from there. Nothing in here is."""
+
+    def find_spec(self, name: str, *rest: object) -> None:
+        """Spare a command the time, which is as long as that of a small fit."""
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 
 def _recipe(recipe: Recipe) -> Callable[..., Fit]:

@@ -149,9 +149,9 @@ class DaskPool:
                 for shard, which, places in parts
             ]
 
-        joined = joined(self._collect(replies, f"the exchange {type(query).__name__}"), np.argsort(order))
-        self.traffic.count(query, joined, speakers=len(who))
-        return cast(R, joined)
+        reply = joined(self._collect(replies, f"the exchange {type(query).__name__}"), np.argsort(order))
+        self.traffic.count(query, reply, speakers=len(who))
+        return cast(R, reply)
 
     def assign(self, model: Model) -> Assignment:
         """Find the kinds of all clients, in the order of the roster; their rows stay where they are."""

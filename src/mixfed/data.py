@@ -294,10 +294,10 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
         row = first + int(np.argmax(missing.to_numpy(zero_copy_only=False)))
         raise DataError(f"{source}: no client id in {at_row(row)}: give every row an id or drop the row")
     encoded = column.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    place = np.empty_like(order, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return encoded.dictionary.take(pa.array(order)), place[encoded.indices.to_numpy()]
+    order = pc.sort_indices(encoded.dictionary)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order.to_numpy()] = np.arange(len(order))
+    return encoded.dictionary.take(order), place[encoded.indices.to_numpy()]
 
 
 def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0) -> None:

@@ -27,9 +27,9 @@ PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""
 PRIOR_SHARE = 0.05
 """v_0, as a share of the residual variance of the mixture."""
-_RIDGE = 1e-7
+RIDGE = 1e-7
 """Rows added to each direction of a kind's normal equations, so that an empty kind stays at the pooled fit."""
-_SMALLEST_SHARE = 1e-7
+SMALLEST_SHARE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ def penalties(candidates: Candidates, rules: Rules) -> Floats:
 def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidates:
     """Solve the weighted normal equations of every kind: the M step of EM."""
     _, k, dim = reply.score.shape
-    gram = reply.gram + _RIDGE * np.eye(dim)
-    pull = reply.score - _RIDGE * candidates.theta
+    gram = reply.gram + RIDGE * np.eye(dim)
+    pull = reply.score - RIDGE * candidates.theta
     step: Floats = np.linalg.solve(gram, pull[..., None])[..., 0].astype(np.float64)
     squares, rows = squares_after(reply, step), reply.rows
     if rules.shared_noise:
         squares = np.repeat(squares.sum(axis=1, keepdims=True) / k, k, axis=1)
         rows = np.repeat(rows.sum(axis=1, keepdims=True) / k, k, axis=1)
     variance = (squares + PRIOR_ROWS * rules.prior_variance) / (rows + PRIOR_ROWS)
-    share = np.maximum(reply.clients / reply.clients.sum(axis=1, keepdims=True), _SMALLEST_SHARE)
+    share = np.maximum(reply.clients / reply.clients.sum(axis=1, keepdims=True), SMALLEST_SHARE)
     return Candidates(candidates.theta + step, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
 
 
@@ -155,7 +155,7 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
     blocks = []
     for j in range(k):
         noise = 0.5 * (squares[j] + PRIOR_ROWS * rules.prior_variance) * precision[j]
-        gram = (reply.gram[c, j] + _RIDGE * np.eye(dim)) * precision[j]
+        gram = (reply.gram[c, j] + RIDGE * np.eye(dim)) * precision[j]
         blocks += [gram, np.array([[noise]]), np.zeros((1, 1))]
     complete: Floats = block_diag(*blocks)
     share, total = np.exp(candidates.log_weight[c]), reply.clients[c].sum()
@@ -167,7 +167,7 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
 def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
     """Give the gradient of a candidate's value. -> (k, d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
-    slope = (reply.score[c] - _RIDGE * theta) * precision[:, None]
+    slope = (reply.score[c] - RIDGE * theta) * precision[:, None]
     noise = 0.5 * (reply.squares[c] * precision - reply.rows[c] + PRIOR_ROWS * (rules.prior_variance * precision - 1.0))
     weight = reply.clients[c] - reply.clients[c].sum() * np.exp(candidates.log_weight[c])
     return np.column_stack([slope, noise, weight])
@@ -176,7 +176,7 @@ def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Fl
 def _moved(candidate: Candidates, step: Floats) -> Candidates:
     """Move one candidate by a step (k, d + 2); noise and weights by at most a factor of e or so."""
     log_weight = candidate.log_weight + np.clip(step[None, :, -1], -2.0, 2.0)
-    log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(_SMALLEST_SHARE))
+    log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))
     return Candidates(
         candidate.theta + step[None, :, :-2],
         candidate.log_variance + np.clip(step[None, :, -2], -1.0, 1.0),

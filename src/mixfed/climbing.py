@@ -1,0 +1,118 @@
+"""Compiled EM on the anchors' statistics: many candidates at once, without leaving compiled code between steps.
+
+Shapes: a anchors, r columns of the basis, C candidates, k kinds, L = C k models.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Floats
+from .compiled import compiled
+from .posterior import posterior
+
+
+@compiled
+def features(theta: Floats, out: Floats) -> None:
+    """Write |y - z theta|^2 as a product with an anchor's row of statistics. theta (L, r) -> out (columns, L).
+
+    A row has the number of rows, the sum of squares, the cross products (r) and the upper half of the second moments.
+    """
+    total, width = theta.shape
+    for j in range(total):
+        out[0, j] = 0.0
+        out[1, j] = 1.0
+        place = 2 + width
+        for a in range(width):
+            out[2 + a, j] = -2.0 * theta[j, a]
+            for b in range(a, width):
+                out[place, j] = theta[j, a] * theta[j, b] * (1.0 if a == b else 2.0)
+                place += 1
+
+
+@compiled
+def climb(
+    table: Floats,
+    weighted: Floats,
+    weight: Floats,
+    theta: Floats,
+    log_variance: Floats,
+    log_weight: Floats,
+    shared_noise: bool,
+    prior_rows: float,
+    prior_variance: float,
+    ridge: float,
+    smallest: float,
+    steps: int,
+    tolerance: float,
+) -> Floats:
+    """Take EM steps on all candidates at once, in place; stop early when none gains more than a tolerance above 0.
+
+    table (a, columns): statistics; weighted: each times its weight (a,). theta (C, k, r), the others (C, k). Gives the
+    candidates' values (C,) at the last step but one, penalised as in `mixtures`.
+    """
+    count, k, width = theta.shape
+    anchors, total = len(table), count * k
+    rows = np.ascontiguousarray(table[:, 0])
+    form, losses = np.empty((table.shape[1], total)), np.empty((anchors, total))
+    membership, likelihood = np.empty((anchors, total)), np.empty((anchors, count))
+    value, last = np.empty(count), np.full(count, -np.inf)
+    gram, cross = np.empty((width, width)), np.empty(width)
+    for _ in range(steps):
+        features(theta.reshape(total, width), form)
+        np.dot(table, form, losses)
+        for i in range(anchors):
+            for j in range(total):
+                losses[i, j] = max(losses[i, j], 0.0)
+        shape = (anchors, count, k)
+        posterior(losses.reshape(shape), rows, log_variance, log_weight, False, membership.reshape(shape), likelihood)
+        gain = -np.inf
+        for c in range(count):
+            value[c] = 0.0
+            for i in range(anchors):
+                value[c] += weight[i] * likelihood[i, c]
+            for j in range(k):
+                spread = log_variance[c, j]
+                value[c] -= 0.5 * prior_rows * (prior_variance * np.exp(-spread) + spread)
+            gain = max(gain, value[c] - last[c])
+        if tolerance > 0 and gain < tolerance:
+            break
+        last[:] = value
+        sums = np.dot(membership.T, weighted)
+        for c in range(count):
+            people, all_squares, all_rows = 0.0, 0.0, 0.0
+            for j in range(k):
+                row = sums[c * k + j]
+                place = 2 + width
+                for a in range(width):
+                    cross[a] = row[2 + a]
+                    for b in range(a, width):
+                        gram[a, b] = gram[b, a] = row[place]
+                        place += 1
+                for a in range(width):
+                    gram[a, a] += ridge
+                best = np.linalg.solve(gram, cross)
+                squares = row[1]
+                for a in range(width):
+                    squares -= best[a] * cross[a]
+                    theta[c, j, a] = best[a]
+                squares = max(squares, 0.0)
+                log_variance[c, j] = np.log((squares + prior_rows * prior_variance) / (row[0] + prior_rows))
+                all_squares += squares
+                all_rows += row[0]
+                share = 0.0
+                for i in range(anchors):
+                    share += weight[i] * membership[i, c * k + j]
+                log_weight[c, j] = share
+                people += share
+            whole = 0.0
+            for j in range(k):
+                log_weight[c, j] = max(log_weight[c, j] / people, smallest)
+                whole += log_weight[c, j]
+            for j in range(k):
+                log_weight[c, j] = np.log(log_weight[c, j] / whole)
+                if shared_noise:
+                    log_variance[c, j] = np.log(
+                        (all_squares / k + prior_rows * prior_variance) / (all_rows / k + prior_rows)
+                    )
+    return last

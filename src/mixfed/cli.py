@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from .store import Held
 
 JOURNAL = "journal.bin"
+_STOPPED = 130
+"""Exit code after Ctrl-C."""
 
 app = typer.Typer(
     name="mixfed",
@@ -84,7 +88,7 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             _complain("stopped" + _resume_hint(options))
-            raise typer.Exit(130) from None
+            raise typer.Exit(_STOPPED) from None
 
     return run
 
@@ -358,8 +362,17 @@ def demo(
 
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(100_000)  # imports make objects by the ten thousand, none of them to be collected
     sys.meta_path.insert(0, _NoPandas())
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == _STOPPED:
+            # If Ctrl-C came while Python ran generated code (as imports do), Python would kill itself at its end.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(_STOPPED)
+        raise
 
 
 class _NoPandas:

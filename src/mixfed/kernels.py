@@ -268,13 +268,14 @@ def refine(
                     _proximal(x, targets, predicted, j, a, b, rate, products, factor, own)
                 elif local_steps > 1:
                     _averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own)
-                elif local_steps == 1:
-                    # No copy of the model is needed for one step: n_i times the shift goes to the sum.
+                elif local_steps == 1:  # there is no need to look at the rows again
+                    for m in range(dim):
+                        own[m] = 0
                     for row in range(a, b):
-                        fall = number(step * share) * slope(code, targets[row], predicted[row, j])
+                        fall = rate * slope(code, targets[row], predicted[row, j])
                         for m in range(dim):
-                            shift[j, m] += fall * x[row, m]
-                if update == FEDPROX or local_steps > 1:
+                            own[m] += fall * x[row, m]
+                if local_steps > 0:
                     for m in range(dim):
                         shift[j, m] += (b - a) * own[m]
         begin = end

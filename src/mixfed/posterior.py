@@ -15,7 +15,7 @@ from .arrays import Array, Floats, Ints
 from .compiled import compiled
 from .kernels import TILE, most_rows, tile_end
 
-_PILE = 256
+_PILE = 192
 """Rows of a kind that are gathered before BLAS multiplies them: the piles of all kinds stay in the cache."""
 _NEGLIGIBLE = 1e-10
 """Memberships below this do not count in the normal equations, which are the curvature; the scores have them all."""
@@ -74,12 +74,12 @@ def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Float
     first = offsets[0]
     for i in range(len(offsets) - 1):
         for j in range(predicted.shape[1]):
-            out[i, j] = 0.0
-        for row in range(offsets[i] - first, offsets[i + 1] - first):
-            for j in range(predicted.shape[1]):
+            total = target.dtype.type(0)
+            for row in range(offsets[i] - first, offsets[i + 1] - first):
                 residual = target[row] - predicted[row, j]
                 predicted[row, j] = residual
-                out[i, j] += residual * residual
+                total += residual * residual
+            out[i, j] = total
 
 
 @compiled
@@ -205,13 +205,17 @@ def expect(
                 if curvature and abs(moved) > _NEGLIGIBLE:
                     root = phi.dtype.type(np.sqrt(abs(moved)))
                     p = j if moved > 0 else total + j
-                    for row in range(a, b):
+                    row = a
+                    while row < b:
                         if height[p] == _PILE:
                             _take_up(gram, pile, p, _PILE)
                             height[p] = 0
-                        for m in range(width):
-                            pile[p, height[p], m] = root * x[row, m]
-                        height[p] += 1
+                        top, some = height[p], min(b - row, _PILE - height[p])
+                        for h in range(some):
+                            for m in range(width):
+                                pile[p, top + h, m] = root * x[row + h, m]
+                        height[p] = top + some
+                        row += some
             for row in range(a, b):
                 for j in range(total):
                     residual[row, j] *= membership[i, j]

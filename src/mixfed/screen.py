@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console, RenderableType
@@ -15,7 +15,9 @@ from .model import Model
 from .packing import Watch
 from .run import Fit, Watcher
 from .run import Progress as Event
-from .theory import Theory
+
+if TYPE_CHECKING:
+    from .theory import Theory
 
 _PHASES = {
     "fedmd": "Phase 1, moment descent",

@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py [round] [fit] [small] [growth] [startup] [memory] [--json FILE] [--plot FILE]
 
-Without names all parts are run; ``memory`` writes 1.4 GB to a temporary folder. The yardstick of rounds and fits is
+Without names all parts are run; ``memory`` writes 3 GB to a temporary folder. The yardstick of rounds and fits is
 ``X @ theta.T`` in NumPy on the same rows, with as many threads as NumPy likes. Each figure is a median of five.
 """
 
@@ -201,6 +201,67 @@ def startup(results: Results) -> None:
     results.add("startup", "mixfed fit / imports", fit / python("import numba, scipy.linalg, pyarrow.parquet"), 3)
 
 
+FIT = """
+import json, re, resource, sys, time
+from pathlib import Path
+from mixfed import LocalPool, Store, fit_auto
+from mixfed.data import Clients
+
+source, limit = sys.argv[1], int(sys.argv[2])
+if limit:
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+begun = time.perf_counter()
+clients = Store.open(source, intercept=False) if limit else Clients.from_file(source, "client", "y", intercept=False)
+read = time.perf_counter()
+fit_auto(LocalPool(clients), clients.features, 5)
+done = time.perf_counter()
+peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+print(json.dumps({"read": read - begun, "fit": done - read, "peak": peak, "rows": clients.n_rows}))
+"""
+LIMIT = 1_200_000_000
+"""Bytes of address space that a fit from disk may have: less than the store is large."""
+
+
+def run_fit(source: str, limit: int = 0) -> dict[str, float]:
+    """Fit in a process of its own, under a limit on memory if there is one."""
+    done = subprocess.run([sys.executable, "-c", FIT, source, str(limit)], check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def memory(results: Results) -> None:
+    """Fit a million clients from a file and, under a limit, from disk; compare cost per row with 100,000 clients."""
+    mixfed = str(BIN / "mixfed")
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for name, n_clients in (("few", 100_000), ("many", 1_000_000)):
+            table = f"{folder}/{name}.parquet"
+            write_table(n_clients, table)
+            run_fit(table)  # kernels compiled, file in the cache
+            found[name] = run_fit(table)
+        few, many = found["few"], found["many"]
+        size = many["rows"] * (32 + 1) * 8
+        results.add(
+            "memory", "peak / size of 1 M clients' rows, from a file", many["peak"] / size, 1.4, rows=many["rows"]
+        )
+        per_row = (many["fit"] / many["rows"]) / (few["fit"] / few["rows"])
+        results.add("memory", "cost per row, 1 M clients / 100,000", per_row, 1.2, seconds=many["fit"])
+        command = [mixfed, "pack", f"{folder}/many.parquet", "--client", "client", "--target", "y"]
+        subprocess.run([*command, "--out", f"{folder}/packed"], check=True, capture_output=True)
+        packed = run_fit(f"{folder}/packed", LIMIT)
+        results.add(
+            "memory", "peak from disk, address space limited", packed["peak"] / 1e6, 400, "MB", limit_mb=LIMIT / 1e6
+        )
+        results.add("memory", "fit from disk / in memory, time", packed["fit"] / many["fit"])
+
+
+def write_table(n_clients: int, path: str) -> None:
+    """Write simulated clients as a parquet file."""
+    from mixfed.tables import write_parquet
+
+    write_parquet(Path(path), make(n_clients, 32, 5).columns())
+
+
 def main() -> None:
     """Run the parts asked for."""
     parts: dict[str, Callable[[Results], None]] = {
@@ -209,6 +270,7 @@ def main() -> None:
         "small": small_fit,
         "startup": startup,
         "growth": lambda results: growth(results, options.plot),
+        "memory": memory,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *parts], help="parts to run [all]")

@@ -66,6 +66,7 @@ def load(
     names = with_intercept(plan.features, intercept)
     sink = _Memory(np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows))
     pour(source, plan, sink)
+    pa.default_memory_pool().release_unused()  # which Arrow would keep for its next table
     return Clients(sink.phi, sink.y, plan.offsets, plan.ids.to_numpy(zero_copy_only=False), names)
 
 

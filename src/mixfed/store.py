@@ -69,6 +69,7 @@ class Store:
         except (KeyError, TypeError, ValueError, OSError, EOFError, pa.ArrowException) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{path}: the packed folder is damaged ({reason}): pack the table again") from error
+        pa.default_memory_pool().release_unused()  # which Arrow would keep for its next table
         found = phi.shape, y.shape, ids.shape, phi.dtype.name
         if found != expected or len(offsets) != len(ids) + 1 or offsets[-1] != len(y):
             raise DataError(f"{path}: the files do not belong together: pack the table again")

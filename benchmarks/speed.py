@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -207,24 +208,30 @@ from pathlib import Path
 from mixfed import LocalPool, Store, fit_auto
 from mixfed.data import Clients
 
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
 source, limit = sys.argv[1], int(sys.argv[2])
 if limit:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-begun = time.perf_counter()
+base, begun = peak(), time.perf_counter()
 clients = Store.open(source, intercept=False) if limit else Clients.from_file(source, "client", "y", intercept=False)
 read = time.perf_counter()
 fit_auto(LocalPool(clients), clients.features, 5)
-done = time.perf_counter()
-peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-print(json.dumps({"read": read - begun, "fit": done - read, "peak": peak, "rows": clients.n_rows}))
+seconds = {"read": read - begun, "fit": time.perf_counter() - read}
+print(json.dumps({**seconds, "base": base, "peak": peak(), "rows": clients.n_rows}))
 """
 LIMIT = 1_200_000_000
-"""Bytes of address space that a fit from disk may have: less than the store is large."""
+"""Bytes of address space that a fit from disk may have, programs and all: less than the rows take."""
+LEAN = {"MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"}
+"""Without these, the C library and OpenBLAS set address space aside for each thread that they never use."""
 
 
 def run_fit(source: str, limit: int = 0) -> dict[str, float]:
     """Fit in a process of its own, under a limit on memory if there is one."""
-    done = subprocess.run([sys.executable, "-c", FIT, source, str(limit)], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-c", FIT, source, str(limit)]
+    environment = os.environ | (LEAN if limit else {})
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -249,9 +256,8 @@ def memory(results: Results) -> None:
         command = [mixfed, "pack", f"{folder}/many.parquet", "--client", "client", "--target", "y"]
         subprocess.run([*command, "--out", f"{folder}/packed"], check=True, capture_output=True)
         packed = run_fit(f"{folder}/packed", LIMIT)
-        results.add(
-            "memory", "peak from disk, address space limited", packed["peak"] / 1e6, 400, "MB", limit_mb=LIMIT / 1e6
-        )
+        more = (packed["peak"] - packed["base"]) / 1e6
+        results.add("memory", "above the imports, from disk, limited", more, 400, "MB", limit_mb=LIMIT / 1e6)
         results.add("memory", "fit from disk / in memory, time", packed["fit"] / many["fit"])
 
 

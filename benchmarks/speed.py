@@ -1,6 +1,6 @@
 """Speed, memory and growth, as ratios to yardsticks timed in the same run.
 
-    python benchmarks/speed.py [round] [fit] [small] [growth] [startup] [memory] [--json FILE] [--plot FILE]
+    python benchmarks/speed.py [round] [fit] [small] [profile] [startup] [growth] [memory] [--json FILE] [--plot FILE]
 
 Without names all parts are run; ``memory`` writes 3 GB to a temporary folder. The yardstick of rounds and fits is
 ``X @ theta.T`` in NumPy on the same rows, with as many threads as NumPy likes. Each figure is a median of five.
@@ -126,6 +126,11 @@ def small_fit(results: Results) -> None:
     results.add("small", "its error over that with the kinds known", error)
 
 
+POWERS = {"n_clients": 1, "dim": 2, "n_clusters": 1}
+SEARCH = ("n_clusters", "whole fit, k given")
+"""The server's own search among anchors grows faster with k, whatever the number of clients."""
+
+
 def growth(results: Results, plot: Path | None) -> None:
     """Time one exact round and a whole fit against clients, features and kinds."""
     base = {"n_clients": 100_000, "dim": 32, "n_clusters": 5}
@@ -148,7 +153,7 @@ def growth(results: Results, plot: Path | None) -> None:
             curves[axis]["whole fit, k given"].append(median(work, 3))
         for name, seconds in curves[axis].items():
             slope = float(np.polyfit(np.log(points[-3:]), np.log(seconds[-3:]), 1)[0])
-            limit = {"n_clients": 1.1, "dim": 2.1, "n_clusters": 1.1}[axis]
+            limit = POWERS[axis] + 0.1 if (axis, name) != SEARCH else None
             results.add("growth", f"power of {axis}, {name}", slope, limit, "", points=points, seconds=seconds)
     if plot is not None:
         draw(sweeps, curves, plot)
@@ -161,15 +166,15 @@ def draw(sweeps: dict[str, list[int]], curves: dict[str, dict[str, list[float]]]
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    titles = {"n_clients": ("clients", 1), "dim": ("features, d", 2), "n_clusters": ("kinds, k", 1)}
+    titles = {"n_clients": "clients", "dim": "features, d (50,000 clients)", "n_clusters": "kinds, k (100,000 clients)"}
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), constrained_layout=True)
     for panel, (axis, points) in zip(panels, sweeps.items(), strict=True):
-        title, power = titles[axis]
+        power = POWERS[axis]
         for name, seconds in curves[axis].items():
             panel.loglog(points, seconds, "o-", label=name)
             line = seconds[-1] * (np.array(points) / points[-1]) ** power
             panel.loglog(points, line, ":", color="grey", label=None)
-        panel.set_xlabel(title)
+        panel.set_xlabel(titles[axis])
         panel.set_xticks(points, [f"{point:,}" for point in points], minor=False)
         panel.minorticks_off()
         panel.grid(alpha=0.3)
@@ -177,6 +182,57 @@ def draw(sweeps: dict[str, list[int]], curves: dict[str, dict[str, list[float]]]
     panels[0].set_ylabel("seconds, two cores")
     panels[1].legend(fontsize=8, loc="lower right")
     figure.savefig(plot, dpi=150)
+
+
+class Watched(LocalPool):
+    """A pool that notes how long the server took before each question, and the clients for their answer."""
+
+    def __init__(self, clients: Clients) -> None:
+        super().__init__(clients)
+        self.spent: dict[str, float] = {}
+        self.last = time.perf_counter()
+
+    def note(self, what: str) -> None:
+        """Add the time since the last note."""
+        now = time.perf_counter()
+        self.spent[what] = self.spent.get(what, 0.0) + now - self.last
+        self.last = now
+
+    def ask(self, query: Any, who: Any = None) -> Any:
+        """Answer, and note the time."""
+        self.note("server: search among anchors, Newton steps")
+        reply = super().ask(query, who)
+        name = type(query).__name__
+        if name == "Expect":
+            name = "Expect, with curvature" if query.curvature else "Expect, scores only"
+        self.note(f"clients: {name}, {'all' if who is None else 'a sample'}")
+        return reply
+
+    def ask_each(self, query: Any, who: Any) -> Any:
+        """Answer, and note the time."""
+        self.note("server: search among anchors, Newton steps")
+        replies = super().ask_each(query, who)
+        self.note(f"clients: {type(query).__name__}, anchors")
+        return replies
+
+
+def profile(results: Results) -> None:
+    """Show where the time of a whole fit goes, beside what the machine can do."""
+    made = make(300_000, 32, 5)
+    clients = made.clients
+    yardstick = product(made)
+    square = np.random.default_rng(0).standard_normal((2000, 2000))
+    results.add("limits", "BLAS, two cores", 2 * 2000**3 / median(lambda: square @ square) / 1e9, unit="GF/s")
+    results.add("limits", "reading memory, one core", clients.phi.nbytes / median(clients.phi.sum) / 1e9, unit="GB/s")
+    fit_auto(LocalPool(clients), clients.features, 5)
+    runs = []
+    for _ in range(5):
+        pool = Watched(clients)
+        fit_auto(pool, clients.features, 5)
+        pool.note("server: search among anchors, Newton steps")
+        runs.append(pool.spent)
+    for name in sorted(runs[0], key=lambda name: -runs[0][name]):
+        results.add("profile", name, statistics.median(run[name] for run in runs) / yardstick)
 
 
 def startup(results: Results) -> None:
@@ -274,6 +330,7 @@ def main() -> None:
         "round": rounds,
         "fit": whole_fit,
         "small": small_fit,
+        "profile": profile,
         "startup": startup,
         "growth": lambda results: growth(results, options.plot),
         "memory": memory,

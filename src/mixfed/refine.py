@@ -48,8 +48,9 @@ NEAR = 0.05
 CONVERGED = 1e-9
 """The same, below which it is at its maximum."""
 _MOST_POLISH = 12
-_CLOSE = 1.0
-"""Once Newton has promised less than this, the curvature no longer changes by anything that matters."""
+_CLOSE = 0.02
+"""Once Newton has promised less than this for each parameter (a fifth of a standard error), the curvature no longer
+changes by anything that matters."""
 
 Conversation: TypeAlias = Generator[Query[Any], Any, Any]
 
@@ -123,8 +124,9 @@ def polish(
     start = mixture = found.mixture if found.ahead is None else found.ahead
     rules, before, last = found.rules, -np.inf, np.inf if elsewhere else found.decrement
     curved = found.reply if elsewhere and len(found.reply.missing) else None
+    close = _CLOSE * (start.theta.size + start.log_variance.size + start.log_weight.size)
     for step in range(steps):
-        if curved is not None and (step == 0 or last < _CLOSE):
+        if curved is not None and (step == 0 or last < close):
             reply = yield Expect(frame, mixture, curvature=False)
             times = reply.rows.sum() / curved.rows.sum()
             reply = dataclasses.replace(reply, gram=times * curved.gram, missing=times * curved.missing)

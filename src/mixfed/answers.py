@@ -1,7 +1,8 @@
 """What clients do in the tuning-free recipe: answer its queries from their own rows.
 
-The compiled sums (`posterior`) are over shifted and stretched columns x; here they are turned into standard units, once
-for all clients. This module adds to the `answer` and `answer_each` of `client`, and is where the pools get them from.
+The compiled sums (`moments`, `posterior`) are over shifted and stretched columns x; here they are turned into standard
+units, once for all clients. This module adds to the `answer` and `answer_each` of `client`, and is where the pools get
+them from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from operator import add
 
 import numpy as np
 
-from . import kernels, posterior
+from . import kernels, moments, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
@@ -75,7 +76,7 @@ def _gram(query: Gram, clients: Held) -> GramSum:
         kind = block.phi.dtype
         shift, stretch = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
         return GramSum(
-            *posterior.second_moments(block.phi, block.y, shift, stretch, query.target_centre, query.target_unit)
+            *moments.second_moments(block.phi, block.y, shift, stretch, query.target_centre, query.target_unit)
         )
 
     return summed(one, clients)
@@ -89,8 +90,8 @@ def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
 
     def one(block: Clients) -> MatrixSum:
         ones = np.ones((block.n_clients, 1))
-        moments = posterior.pair_moments(*_rows(block, frame), _models(block, frame, pooled), ones)
-        matrix = _in_standard_units(frame, moments)[0]
+        pairs = moments.pair_moments(*_rows(block, frame), _models(block, frame, pooled), ones)
+        matrix = _in_standard_units(frame, pairs)[0]
         if query.lone:
             alone = block.subset(np.flatnonzero(block.rows == 1))
             z, residual = frame.standardise(alone.design, alone.y)
@@ -109,7 +110,7 @@ def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
     def one(block: Clients) -> MatrixSum:
         rows, models = _rows(block, frame), _models(block, frame, mixture.theta[0])
         membership = _memberships(block, frame, mixture, hard=False)
-        return MatrixSum(_in_standard_units(frame, posterior.pair_moments(*rows, models, membership)))
+        return MatrixSum(_in_standard_units(frame, moments.pair_moments(*rows, models, membership)))
 
     return summed(one, clients)
 
@@ -119,7 +120,7 @@ def _project(query: Project, clients: Clients) -> Statistics:
     frame = query.frame
     basis = np.ascontiguousarray(frame.whiten @ query.basis, dtype=clients.phi.dtype)
     pooled = _models(clients, frame, np.zeros((1, frame.dim)))
-    square, cross, gram = posterior.project(*_rows(clients, frame), pooled, basis)
+    square, cross, gram = moments.project(*_rows(clients, frame), pooled, basis)
     return Statistics(clients.rows.astype(np.float64), square, cross, gram)
 
 

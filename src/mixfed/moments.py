@@ -1,0 +1,124 @@
+"""Compiled moments of rows in units of their own: what the survey of the tuning-free recipe asks one block of clients.
+
+Rows are shifted and scaled (x) in tiles that stay in the cache. Nothing is whitened row by row: whoever asks turns the
+sums into standard units, which costs d times less.
+
+Shapes: n rows, m clients, k models, D columns with the intercept, r columns of a basis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array, Floats, Ints
+from .compiled import compiled
+from .kernels import TILE, most_rows, tile_end
+
+
+@compiled
+def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, out: Array) -> None:
+    """Shift and scale rows; columns beyond those of phi are the constant 1. phi (n, d) -> out (end - begin, D)."""
+    width = phi.shape[1]
+    for row in range(end - begin):
+        for m in range(width):
+            out[row, m] = (phi[begin + row, m] - centre[m]) * stretch[m]
+        for m in range(width, out.shape[1]):
+            out[row, m] = (1 - centre[m]) * stretch[m]
+
+
+@compiled
+def second_moments(
+    phi: Array, y: Floats, centre: Array, stretch: Array, target_centre: float, target_unit: float
+) -> tuple[Floats, Floats, float]:
+    """Sum x x^T (D, D), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
+    width = len(stretch)
+    gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
+    x, target = np.empty((TILE, width), phi.dtype), np.empty(TILE)
+    for begin in range(0, len(phi), TILE):
+        rows = min(TILE, len(phi) - begin)
+        scale_rows(phi, begin, begin + rows, centre, stretch, x)
+        top = x[:rows]
+        gram += np.dot(top.T, top)
+        for row in range(rows):
+            target[row] = (y[begin + row] - target_centre) / target_unit
+            square += target[row] * target[row]
+            for m in range(width):
+                cross[m] += target[row] * x[row, m]
+    return gram, cross, square
+
+
+@compiled
+def pair_moments(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    weight: Floats,
+) -> Floats:
+    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
+
+    models (D, k), weight (m, k) -> (k, D, D). Clients of one row have no pairs.
+    """
+    width, k = models.shape
+    size = most_rows(offsets)
+    moments = np.zeros((k, width, width))
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    e, whole = np.empty((size, width), phi.dtype), np.empty((size, width), phi.dtype)
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = tile_end(offsets, begin)
+        first, tile = offsets[begin], offsets[end] - offsets[begin]
+        scale_rows(phi, first, first + tile, centre, stretch, x)
+        np.dot(x[:tile], models, predicted[:tile])
+        for j in range(k):
+            for i in range(begin, end):
+                n_rows = offsets[i + 1] - offsets[i]
+                root = np.sqrt(weight[i, j] / max(n_rows - 1, 1)) if n_rows > 1 else 0.0
+                total = whole[i - begin]
+                total[:] = 0
+                for row in range(offsets[i] - first, offsets[i + 1] - first):
+                    factor = root * ((y[first + row] - target_centre) / target_unit - predicted[row, j])
+                    for m in range(width):
+                        e[row, m] = factor * x[row, m]
+                        total[m] += e[row, m]
+            sums, parts = whole[: end - begin], e[:tile]
+            moments[j] += np.dot(sums.T, sums)
+            moments[j] -= np.dot(parts.T, parts)
+        begin = end
+    return moments
+
+
+@compiled
+def project(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    model: Array,
+    basis: Array,
+) -> tuple[Floats, Floats, Floats]:
+    """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
+
+    Squares (m,), cross products (m, r), second moments (m, r, r).
+    """
+    n_clients, width = len(offsets) - 1, basis.shape[1]
+    square, cross, gram = np.zeros(n_clients), np.zeros((n_clients, width)), np.zeros((n_clients, width, width))
+    x = np.empty((len(phi), len(stretch)), phi.dtype)
+    scale_rows(phi, 0, len(phi), centre, stretch, x)
+    z, predicted = np.dot(x, basis), np.dot(x, model)
+    for i in range(n_clients):
+        for row in range(offsets[i], offsets[i + 1]):
+            residual = (y[row] - target_centre) / target_unit - predicted[row, 0]
+            square[i] += residual * residual
+            for a in range(width):
+                cross[i, a] += residual * z[row, a]
+                for b in range(width):
+                    gram[i, a, b] += z[row, a] * z[row, b]
+    return square, cross, gram

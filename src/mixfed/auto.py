@@ -8,7 +8,7 @@ The result is the maximum of the likelihood, so it depends neither on a start no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -105,8 +105,8 @@ def _fit(
         k = n_clusters or search.best()
     with run.timing("refine"):
         found = search.finish(k, start)
-        if n_clusters is None and search.sample is not None:
-            found = search.more_kinds(found, start)
+        if n_clusters is None:
+            found = search.more_kinds(found, most, start)
     model = _model(found, ground, search, features, settings, seed)
     return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
 
@@ -117,47 +117,62 @@ class _Search:
     def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
         self.scanned: dict[int, Refined] = {}
-        self.sample: Sample | None = ground.scanned()
+        self.sample: Sample | None = None
         """Clients asked while candidates are sought; None for all."""
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
-        most = max(1, min(most, self._supported()))
+        most = self._supported(most)
         tried, wanted = 0, _FIRST_LOOK
         while tried < most and wanted > 0:
             ks = range(tried + 1, min(tried + wanted, most) + 1)
-            results = self._converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
-            self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
+            self._scan(ks)
             tried = ks[-1]
             wanted = _PATIENCE - (tried - self.best())
 
-    def _supported(self) -> int:
+    def _scan(self, ks: Iterable[int]) -> None:
+        """Fit numbers of kinds, near enough to compare them."""
+        self.sample = self.ground.scanned()
+        results = self._converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
+        self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
+
+    def _supported(self, most: int) -> int:
         """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""
         census = self.ground.census
-        return min(census.n_clients // _CLIENTS_PER_KIND, census.n_rows // (3 * (self.ground.frame.dim + 2)))
+        rows = census.n_rows // (3 * (self.ground.frame.dim + 2))
+        return max(1, min(most, census.n_clients // _CLIENTS_PER_KIND, rows))
 
     def best(self) -> int:
         """Give the number of kinds with the best BIC, of those whose every kind is one."""
         return max(filter(self.sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
 
-    def more_kinds(self, found: Refined, start: Floats | None) -> Refined:
-        """See whether all clients tell more kinds apart than the sample did."""
-        while (k := found.mixture.theta.shape[1]) < max(self.scanned):
+    def more_kinds(self, found: Refined, most: int, start: Floats | None) -> Refined:
+        """See whether all clients tell more kinds apart than the sample, if it was one, did."""
+        soft = self.settings.local_update is None and not self.settings.hard
+        if self.ground.scanned() is None or not soft:
+            return found
+        for k in range(found.mixture.theta.shape[1], most + 1):
             self.scanned[k] = found
+            if k == self._supported(most):
+                break
+            if k + 1 not in self.scanned:
+                self._scan([k + 1])
             wider = self.scanned[k + 1]
             bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
             another = refine(self.ground.frame, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
-            if self._one("kinds", another) is None:
+            better = self._one("kinds", another)
+            if better is None or not self._sound(better):
                 break
-            self.scanned[k + 1] = found = self.finish(k + 1, start)
+            found = self.finish(k + 1, start)
         return found
 
     def sound(self, k: int) -> bool:
         """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
-        reply = self.scanned[k].reply
-        return k == 1 or bool(
-            reply.clients.min() >= _LEAST_CLIENTS and reply.rows.min() >= _LEAST_ROWS * (self.ground.frame.dim + 1)
-        )
+        return k == 1 or self._sound(self.scanned[k])
+
+    def _sound(self, found: Refined) -> bool:
+        clients, rows = found.reply.clients.min(), found.reply.rows.min()
+        return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.ground.frame.dim + 1))
 
     def bic(self, found: Refined) -> float:
         """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
@@ -181,6 +196,7 @@ class _Search:
         if start is not None and start.ndim == 2 and len(start) == k:
             candidates.append(_levelled(frame, start))
         batch = Candidates.stack(candidates)
+        self.sample = None
         if settings.local_update is not None:
             return self._locally(batch, settings.local_update, rules)
         if settings.hard:

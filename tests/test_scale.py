@@ -163,3 +163,12 @@ def test_scores_do_not_need_the_curvature():
     np.testing.assert_array_equal(whole.squares, quick.squares)
     assert not quick.gram.any()
     assert whole.gram.any()
+
+
+def test_a_sampled_fit_has_no_doubts_about_its_maximum():
+    clients = simulate("nested", n_clients=30_000, dim=5, seed=3).clients
+    found = fit_auto(LocalPool(clients), clients.features)
+    assert found.model.details["searched_clients"] < clients.n_clients
+    assert found.model.n_clusters == 4
+    assert found.model.warnings == ()
+    assert found.stop == "the likelihood is at its maximum"

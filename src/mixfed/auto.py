@@ -151,10 +151,7 @@ class _Search:
         soft = self.settings.local_update is None and not self.settings.hard
         if self.ground.scanned() is None or not soft:
             return found
-        for k in range(found.mixture.theta.shape[1], most + 1):
-            self.scanned[k] = found
-            if k == self._supported(most):
-                break
+        for k in range(found.mixture.theta.shape[1], self._supported(most)):
             if k + 1 not in self.scanned:
                 self._scan([k + 1])
             wider = self.scanned[k + 1]

@@ -7,6 +7,7 @@ import numpy as np
 from .arrays import Array
 from .coarse import Ground
 from .refine import Refined
+from .run import Stop
 from .settings import AutoSettings
 
 _OVERLAP = 0.25
@@ -28,7 +29,7 @@ def doubts(
     if scanned and k == max(scanned) and k == settings.max_clusters:
         said.append(f"{k} kinds are the most that were tried and also the best: raise max_clusters")
     if settings.update == "exact" and not settings.hard:
-        if found.decrement > 1e-6:
+        if found.stop is not Stop.MAXIMUM:
             said.append("the likelihood did not reach its maximum: some kinds may not be supported by the data")
         if not has_errors:
             said.append("the standard errors cannot be computed: the likelihood is flat in some direction")

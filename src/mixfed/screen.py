@@ -135,17 +135,18 @@ def _sampling(model: Model) -> list[RenderableType]:
 
 def choice_table(model: Model) -> Table:
     """Show the numbers of kinds that were tried."""
-    table = Table(
-        title="How many kinds (the highest BIC wins, among all rows if they were asked)", title_justify="left"
-    )
-    for heading in ("kinds", "rows", "log likelihood", "BIC"):
+    choice = model.details["choice"]
+    rows, asked = round(sum(model.details["kind_rows"])), choice[0]["rows"]
+    where = "" if asked == rows else f"; on a sample of {asked:,} rows, then checked on all"
+    table = Table(title=f"How many kinds (the highest BIC wins{where})", title_justify="left")
+    for heading in ("kinds", "log likelihood", "BIC"):
         table.add_column(heading, justify="right")
     table.add_column("")
-    for entry in model.details["choice"]:
+    for entry in choice:
         chosen = entry["n_clusters"] == model.n_clusters
         name = f"[bold]{entry['n_clusters']}[/bold]" if chosen else str(entry["n_clusters"])
         note = "chosen" if chosen else "" if entry["sound"] else "a kind has too few clients to count"
-        table.add_row(name, f"{entry['rows']:,}", f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
+        table.add_row(name, f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
     return table
 
 

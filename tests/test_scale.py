@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from mixfed import Clients, LocalPool, coarse, fit_auto, simulate
+from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
 from mixfed.candidates import Candidates, Expect, Frame
 from mixfed.data import cut
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
@@ -50,7 +50,8 @@ def test_kinds_that_only_all_clients_tell_apart_are_found(monkeypatch):
     made = simulate(n_clients=20_000, dim=4, n_clusters=3, weights=(0.6, 0.39, 0.01), noise=1.0, seed=2)
     clients = made.clients
     monkeypatch.setattr(coarse, "SEARCH_ROWS", 60)
-    drawn = coarse.Crowd(clients.n_rows, clients.dim, 0).draw(60 * coarse.SCAN_KINDS * clients.dim)
+    monkeypatch.setattr(coarse, "LEAST_DRAWN", 100)
+    drawn = coarse.Crowd(clients.n_clients, clients.n_rows, clients.dim, 0).draw(60 * coarse.SCAN_KINDS * clients.dim)
     some = clients.subset(drawn.places(clients.keys))
     assert fit_auto(LocalPool(some), clients.features).model.n_clusters == 2
     found = fit_auto(LocalPool(clients), clients.features).model
@@ -172,3 +173,100 @@ def test_a_sampled_fit_has_no_doubts_about_its_maximum():
     assert found.model.n_clusters == 4
     assert found.model.warnings == ()
     assert found.stop == "the likelihood is at its maximum"
+
+
+def panel(n_clients, rows, *, k=2, dim=3, noise=0.3, seed=0, kind=np.float64, shift=0.0, y_shift=0.0):
+    """Clients with about equally many rows each, with an intercept."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(rows[0], rows[1] + 1, n_clients)
+    owner, labels = np.repeat(np.arange(n_clients), sizes), rng.integers(k, size=n_clients)
+    theta, x = 1.5 * rng.normal(size=(k, dim)), rng.normal(size=(len(owner), dim))
+    y = np.einsum("nd,nd->n", x, theta[labels[owner]]) + noise * rng.normal(size=len(owner))
+    clients = Clients.from_arrays((x + shift).astype(kind), y + y_shift, owner, intercept=True)
+    return clients, labels
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("n_clients", "rows"), [(20, 8000), (100, 1000), (300, 800)])
+def test_few_clients_with_many_rows_are_all_asked(n_clients, rows, seed):
+    clients, labels = panel(n_clients, (rows, rows), k=3, seed=seed)
+    for k in (3, None):
+        model = fit_auto(LocalPool(clients), clients.features, k, seed=seed).model
+        assert model.n_clusters == 3
+        assert label_agreement(model.assign(clients).cluster, labels) == 1.0
+
+
+def test_a_sample_has_clients_enough(monkeypatch):
+    crowd = coarse.Crowd(n_clients=50_000, n_rows=50_000_000, dim=2, seed=0)
+    assert crowd.draw(1000) == Sample(0, 2000 / 50_000)
+    assert coarse.Crowd(n_clients=5000, n_rows=5_000_000, dim=2, seed=0).draw(1000) is None
+
+
+def test_a_step_that_cannot_be_taken_on_the_way_is_left_out(monkeypatch):
+    clients = simulate("mirror", n_clients=60_000, dim=5).clients
+    expected = fit_auto(LocalPool(clients), clients.features, 2).model
+    real, calls = refine.newton, []
+
+    def newton(candidates, *arguments):
+        found = real(candidates, *arguments)
+        if arguments[3] == (1.0,):  # as polish asks
+            calls.append(found)
+            if len(calls) == 1:
+                return mixtures.Newton(candidates.pick([]), np.inf)
+        return found
+
+    monkeypatch.setattr(refine, "newton", newton)
+    found = fit_auto(LocalPool(clients), clients.features, 2)
+    assert len(calls) > 1
+    np.testing.assert_allclose(found.model.theta, expected.theta, atol=1e-7)
+
+
+@pytest.mark.parametrize("settings", [AutoSettings(membership="hard"), AutoSettings(update="fedprox")])
+def test_other_refinements_find_as_many_kinds_on_a_sample(settings):
+    clients = simulate("noisy", n_clients=20_000, dim=4, radius=3.0, seed=0).clients
+    model = fit_auto(LocalPool(clients), clients.features, None, settings).model
+    assert model.n_clusters == 3
+    assert model.details["searched_clients"] == clients.n_clients
+
+
+def test_kinds_in_single_precision_do_not_mind_an_offset_of_the_target():
+    clients, labels = panel(400, (2, 8), kind=np.float32, y_shift=1e7)
+    assert (
+        label_agreement(fit_auto(LocalPool(clients), clients.features, 2).model.assign(clients).cluster, labels) > 0.99
+    )
+
+
+def test_models_in_single_precision_do_not_mind_shifted_columns():
+    clients, _ = panel(2000, (2, 8), dim=2, kind=np.float32, shift=1e5, noise=0.01)
+    double = Clients(clients.phi.astype(np.float64), clients.y, clients.offsets, clients.ids, clients.features)
+    one, two = (fit_auto(LocalPool(data), data.features, 2).model for data in (clients, double))
+    mean = double.phi.mean(axis=0)
+    np.testing.assert_allclose(one.coef @ mean + one.intercept, two.coef @ mean + two.intercept, atol=2e-4)
+
+
+def test_combinations_of_columns_are_seen_in_single_precision():
+    clients, _ = panel(1000, (3, 9), dim=2)
+    dummies = np.eye(5)[np.random.default_rng(0).integers(5, size=clients.n_rows)]
+    phi = np.column_stack([clients.phi, dummies]).astype(np.float32)
+    ids = np.repeat(clients.ids, clients.rows)
+    model = fit_auto(
+        LocalPool(made := Clients.from_arrays(phi, clients.y, ids, intercept=True)), made.features, 2
+    ).model
+    assert any("combinations" in warning for warning in model.warnings)
+    assert np.abs(model.theta).max() < 10
+
+
+def test_a_large_client_in_single_precision_keeps_its_noise():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2_000_000, 1), dtype=np.float32)
+    y = x[:, 0] + 0.5 * rng.standard_normal(len(x))
+    clients = Clients.from_arrays(x, y, np.zeros(len(x), dtype=int), intercept=True)
+    model = fit_auto(LocalPool(clients), clients.features, 1).model
+    assert model.noise[0] == pytest.approx(np.std(y - x[:, 0] * model.coef[0, 0] - model.intercept[0]), rel=1e-5)
+
+
+def test_hard_labels_end_in_single_precision():
+    clients, _ = panel(4000, (2, 8), kind=np.float32)
+    found = fit_auto(LocalPool(clients), clients.features, 2, AutoSettings(membership="hard"))
+    assert found.stop == "no client changed its kind"
+    assert found.traffic.exchanges < 30

@@ -69,6 +69,7 @@ def _census(query: Census, clients: Held) -> CensusSum:
             target=target,
             target_low=target_low,
             target_high=target_high,
+            single=block.phi.dtype == np.float32,
         )
 
     return summed(one, clients)
@@ -170,8 +171,9 @@ def memberships(mixture: Mixture, clients: Held, hard: bool = False, loss: Loss 
     scaled = Mixture(mixture.theta / unit, mixture.weights, mixture.noise / unit)
 
     def one(block: Clients) -> Floats:
-        phi, y, offsets = _packed(block)
-        return kernels.memberships(phi, y / unit, offsets, *_mixture_arguments(scaled, phi.dtype), hard, loss.code)
+        # In double precision, whatever that of the rows: here nothing is centred, and an offset would cost the digits.
+        phi, y, offsets = block.design.astype(np.float64, copy=False), block.y / unit, block.offsets
+        return kernels.memberships(phi, y, offsets, *_mixture_arguments(scaled, phi.dtype), hard, loss.code)
 
     with one_blas_thread():
         return np.concatenate(list(over_blocks(one, clients)))

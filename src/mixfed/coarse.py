@@ -41,6 +41,8 @@ SCAN_KINDS = 8
 """While the number of kinds is unknown, samples are made for so many of equal size."""
 MOST_NUMBERS = 25_000_000
 """Numbers in the rows of a sample, at most (200 MB)."""
+LEAST_DRAWN = 2000
+"""Clients in a sample, at least, however many rows they have."""
 WORTH_DRAWING = 0.3
 """A sample of more than this share of all rows is not worth its memory: all clients are asked."""
 
@@ -49,13 +51,14 @@ WORTH_DRAWING = 0.3
 class Crowd:
     """All clients, and how to draw some of them."""
 
+    n_clients: int
     n_rows: int
     dim: int
     seed: int
 
     def draw(self, rows: float) -> Sample | None:
-        """Draw clients with about so many rows in all; None is everybody."""
-        share = min(rows, MOST_NUMBERS / self.dim) / self.n_rows
+        """Draw clients with about so many rows in all, and enough of them to tell kinds; None is everybody."""
+        share = max(min(rows, MOST_NUMBERS / self.dim) / self.n_rows, LEAST_DRAWN / self.n_clients)
         return Sample(self.seed, share) if share < WORTH_DRAWING else None
 
 
@@ -110,7 +113,7 @@ def survey(
     frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
     yield
     paired = census.sizes[2:].sum()
-    crowd = Crowd(census.n_rows, frame.dim, seed)
+    crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
     moments = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim)).matrix
     basis, ways = _basis(moments, frame, most_clusters, start)

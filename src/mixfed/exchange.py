@@ -62,6 +62,8 @@ class CensusSum:
     """The sum of the targets."""
     target_low: float
     target_high: float
+    single: bool
+    """Whether some rows are in single precision."""
 
     def __add__(self, other: CensusSum) -> CensusSum:
         longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
@@ -75,6 +77,7 @@ class CensusSum:
             self.target + other.target,
             min(self.target_low, other.target_low),
             max(self.target_high, other.target_high),
+            self.single or other.single,
         )
 
     @property

@@ -35,6 +35,8 @@ class Columns:
     constant_value: float
     live: Array
     """(D,) of bool: columns that vary, and the constant one."""
+    single: bool
+    """Whether some rows are in single precision."""
 
 
 def inspect(census: CensusSum, intercept: bool) -> Columns:
@@ -45,13 +47,15 @@ def inspect(census: CensusSum, intercept: bool) -> Columns:
     live = ~steady
     centre = np.zeros(len(steady))
     if constant is not None:
-        centre = np.where(steady, 0.0, census.total / census.n_rows)
+        centre = _rounded(np.where(steady, 0.0, census.total / census.n_rows), census.single)
         live[constant] = True
     unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
     target_centre = census.target / census.n_rows if constant is not None else 0.0
     value = 1.0 if constant is None else float(census.low[constant])
     target_unit = max(abs(census.target_low - target_centre), abs(census.target_high - target_centre)) or 1.0
-    return Columns(centre, np.where(unit > 0, unit, 1.0), target_centre, target_unit, constant, value, live)
+    return Columns(
+        centre, np.where(unit > 0, unit, 1.0), target_centre, target_unit, constant, value, live, census.single
+    )
 
 
 def gram_query(columns: Columns) -> Gram:
@@ -79,7 +83,7 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     tied = live & (lost.sum(axis=1) > 1e-6)
     frame = Frame(
         columns.centre,
-        scale / columns.unit,
+        _rounded(scale / columns.unit, columns.single),
         whiten,
         whiten @ cross * columns.target_unit,
         columns.target_centre,
@@ -88,6 +92,11 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
         columns.constant_value,
     )
     return frame, tied
+
+
+def _rounded(values: Floats, single: bool) -> Floats:
+    """Round to single precision if some rows are in it, so that server and clients mean the same number."""
+    return values.astype(np.float32).astype(np.float64) if single else values
 
 
 def to_user(frame: Frame, theta: Floats) -> Floats:

@@ -44,7 +44,7 @@ def _tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: in
     first = offsets[begin]
     for i in range(end - begin):
         for j in range(predicted.shape[1]):
-            total = y.dtype.type(0)
+            total = 0.0  # in double precision: a client may have millions of rows
             for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
                 total += value(code, y[row], predicted[row, j])
             out[i, j] = total
@@ -236,7 +236,7 @@ def refine(
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
     size = most_rows(offsets)
     predicted, targets = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype)
-    losses, membership = np.empty((size, k), phi.dtype), np.empty((size, k))
+    losses, membership = np.empty((size, k)), np.empty((size, k))
     labels = np.zeros(size, np.int64)
     own, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
     room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
@@ -288,11 +288,7 @@ def memberships(
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
     size, k = most_rows(offsets), theta.shape[1]
-    predicted, targets, losses = (
-        np.empty((size, k), phi.dtype),
-        np.empty(size, phi.dtype),
-        np.empty((size, k), phi.dtype),
-    )
+    predicted, targets, losses = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype), np.empty((size, k))
     out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
     begin = 0
     while begin < len(offsets) - 1:

@@ -33,7 +33,7 @@ def second_moments(
     """Sum x x^T (D, D), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
     width = len(stretch)
     gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
-    x, target = np.empty((TILE, width), phi.dtype), np.empty(TILE)
+    x, target = np.empty((TILE, width)), np.empty(TILE)  # in double precision: columns may be nearly combinations
     for begin in range(0, len(phi), TILE):
         rows = min(TILE, len(phi) - begin)
         scale_rows(phi, begin, begin + rows, centre, stretch, x)

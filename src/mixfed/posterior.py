@@ -64,7 +64,7 @@ def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Float
     first = offsets[0]
     for i in range(len(offsets) - 1):
         for j in range(predicted.shape[1]):
-            total = target.dtype.type(0)
+            total = 0.0  # in double precision: a client may have millions of rows
             for row in range(offsets[i] - first, offsets[i + 1] - first):
                 residual = target[row] - predicted[row, j]
                 predicted[row, j] = residual

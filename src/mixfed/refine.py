@@ -135,12 +135,14 @@ def polish(
         rules = rules.fitting(residual_variance(reply, 0))
         value = float(values(mixture, reply, rules)[0])
         ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
-        found = Refined(mixture, value, float(reply.likelihood[0]), reply, rules, ahead.decrement, ahead=ahead.steps)
-        if len(ahead.steps) == 0 or value < before - 1.0:
-            helped = None
-            if steps == _MOST_POLISH:
-                helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
+        next_ = ahead.steps if len(ahead.steps) else None
+        found = Refined(mixture, value, float(reply.likelihood[0]), reply, rules, ahead.decrement, ahead=next_)
+        if next_ is None or value < before - 1.0:
+            if steps < _MOST_POLISH:
+                break
+            helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
             if helped is None or helped.ahead is None:
+                found = helped or found
                 break
             mixture, before, last, curved = helped.ahead, helped.value, helped.decrement, None
             continue
@@ -166,11 +168,12 @@ def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator
     stop, gram, since = Stop.ROUNDS, np.zeros(()), None
     for round_ in range(_MOST_HARD_ROUNDS):
         reply = yield Expect(frame, candidates, hard=True, since=since)
+        settled = since is not None and not reply.gram.any()
         reply = dataclasses.replace(reply, gram=reply.gram + gram)
         value = values(candidates, reply, rules)
         best = int(np.argmax(value))
         moved = maximise(candidates, reply, rules)
-        if np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
+        if settled or np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
             stop = Stop.LABELS
             break
         if round_ >= EM_ROUNDS:

@@ -31,7 +31,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/speed.py --json benchmarks/speed.json --plot docs/images/growth.png
+	$(BIN)/python benchmarks/speed.py --json benchmarks/results/speed.json --plot benchmarks/results/growth.png
 	$(BIN)/python benchmarks/recovery.py --seeds 3
 
 clean:

@@ -340,6 +340,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--plot", type=Path, default=None)
     options = parser.parse_args()
+    for path in filter(None, (options.json, options.plot)):
+        path.parent.mkdir(parents=True, exist_ok=True)
     results = Results()
     for name in options.parts or parts:
         parts[name](results)

@@ -113,6 +113,7 @@ class LocalPool:
     def _asked(self, who: Who) -> Held:
         """Find the clients asked. A sample is asked several times in a row: the rows of the last are kept at hand."""
         if who is None:
+            self._sample = None  # once all are asked, it has served
             return self.clients
         if not isinstance(who, Sample):
             return self.clients.subset(who)

@@ -22,6 +22,8 @@ from .data import Rows, at_row, check_finite, find_clients, with_intercept
 from .errors import DataError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
+_ROW_GROUP = 1 << 17
+"""Rows that the writer of a parquet file holds at once."""
 
 
 def read_table(path: Path, client: str | None = None) -> pa.Table:
@@ -166,7 +168,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_parquet(path: Path, columns: dict[str, Any]) -> None:
     """Write columns as a parquet file, whole or not at all."""
     table = pa.table(columns)
-    write_whole(path, lambda partial: pq.write_table(table, partial))
+    write_whole(path, lambda partial: pq.write_table(table, partial, row_group_size=_ROW_GROUP))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -240,6 +240,7 @@ def refine(
     labels = np.zeros(size, np.int64)
     own, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
     room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
+    products = room.reshape(dim, dim)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
@@ -252,9 +253,9 @@ def refine(
         likelihood += _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, membership, labels)
         for i in range(end - begin):
             a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
-            small = min(b - a, dim) if update == FEDPROX else 0
-            products = room[: small * small].reshape(small, small)
-            if small > 0:
+            if update == FEDPROX:
+                small = min(b - a, dim)
+                products = room[: small * small].reshape(small, small)
                 _inner_products(x, a, b, products)
             for j in range(labels[i] if hard else 0, labels[i] + 1 if hard else k):
                 share = membership[i, j]
@@ -276,8 +277,9 @@ def refine(
                         for m in range(dim):
                             own[m] += fall * x[row, m]
                 if local_steps > 0:
+                    n_rows = number(b - a)
                     for m in range(dim):
-                        shift[j, m] += (b - a) * own[m]
+                        shift[j, m] += n_rows * own[m]
         begin = end
     return shift, mass, clients, loss, likelihood
 

@@ -36,8 +36,6 @@ from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
 
-_NOBODY = np.empty((0, 0))
-
 
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
     """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
@@ -62,7 +60,9 @@ def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: boo
     """Give the memberships of a block's clients under each candidate, (m, L)."""
     count, k, dim = candidates.theta.shape
     models = _models(block, frame, candidates.theta.reshape(count * k, dim))
-    return posterior.memberships(*_rows(block, frame), models, candidates.log_variance, candidates.log_weight, hard)
+    mixture = (candidates.log_variance, candidates.log_weight)
+    nobody = np.empty((0, count * k))
+    return posterior.expect(*_rows(block, frame), models, *mixture, hard, False, nobody)[-2]
 
 
 @answer.register
@@ -150,7 +150,8 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
     def one(block: Clients) -> ExpectSum:
         rows, models = _rows(block, frame), _models(block, frame, candidates.theta.reshape(count * k, dim))
-        before = _NOBODY if query.since is None else _memberships(block, frame, query.since, query.hard)
+        nobody = np.empty((0, count * k))
+        before = nobody if query.since is None else _memberships(block, frame, query.since, query.hard)
         *sums, membership, losses = posterior.expect(
             *rows,
             models,
@@ -158,7 +159,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             candidates.log_weight,
             query.hard,
             query.curvature,
-            before.reshape(-1, count * k),
+            before,
         )
         missing = []
         for c in query.informed:

@@ -48,8 +48,54 @@ class Rows:
     """The names of the columns of phi, and the intercept, if any, as the last."""
 
 
+class Packing:
+    """What follows from the order of packed clients, wherever their rows are."""
+
+    offsets: Ints
+    """(n_clients + 1,)"""
+    ids: Array
+    """(n_clients,), sorted."""
+    features: tuple[str, ...]
+    """The names of the columns of phi, and the intercept, if any, as the last."""
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return len(self.ids)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all clients."""
+        return int(self.offsets[-1])
+
+    @property
+    def dim(self) -> int:
+        """Number of features, the intercept included."""
+        return len(self.features)
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the last feature is the intercept."""
+        return self.features[-1:] == (INTERCEPT,)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Rows of each client, (n_clients,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The clients' keys for random draws, (n_clients,)."""
+        return draws.client_keys(self.ids)
+
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Cut the clients into blocks, (begin, end) of each."""
+        return cut(self.offsets, self.dim)
+
+
 @dataclass(frozen=True, eq=False)
-class Clients:
+class Clients(Packing):
     """All clients' rows, packed by client.
 
     Make one with `from_arrays`, `from_frame` or `from_file`.
@@ -134,26 +180,6 @@ class Clients:
         return cls.from_rows(rows)
 
     @property
-    def n_clients(self) -> int:
-        """Number of clients."""
-        return len(self.ids)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all clients."""
-        return len(self.y)
-
-    @property
-    def dim(self) -> int:
-        """Number of features, the intercept included."""
-        return len(self.features)
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the last feature is the intercept."""
-        return self.features[-1:] == (INTERCEPT,)
-
-    @property
     def design(self) -> Array:
         """The features with the intercept's column of ones, (n_rows, dim)."""
         if not self.intercept:
@@ -161,24 +187,9 @@ class Clients:
         return np.column_stack([self.phi, np.ones(self.n_rows, self.phi.dtype)])
 
     @cached_property
-    def rows(self) -> Ints:
-        """Rows of each client, (n_clients,)."""
-        return np.diff(self.offsets)
-
-    @cached_property
-    def keys(self) -> Keys:
-        """The clients' keys for random draws, (n_clients,)."""
-        return draws.client_keys(self.ids)
-
-    @cached_property
     def digest(self) -> str:
         """A digest of rows, owners and ids, for which the same clients on disk have the same."""
         return content_digest(hashed(self.phi).digest(), hashed(self.y).digest(), self.offsets, self.keys)
-
-    @cached_property
-    def blocks(self) -> list[tuple[int, int]]:
-        """Cut the clients into blocks, (begin, end) of each."""
-        return cut(self.offsets, self.dim)
 
     def block(self, begin: int, end: int) -> Clients:
         """Give the clients ``begin:end``, without a copy of their rows."""

@@ -175,15 +175,9 @@ def expect(
             target[row] = (y[first + row] - target_centre) / target_unit
         np.dot(x[:tile], models, residual[:tile])
         squared_residuals(residual, target, offsets[begin : end + 1], losses[begin:end])
-        posterior(
-            losses[begin:end].reshape(end - begin, count, k),
-            sizes[begin:end],
-            log_variance,
-            log_weight,
-            hard,
-            membership[begin:end].reshape(end - begin, count, k),
-            likelihood[begin:end],
-        )
+        shape = (end - begin, count, k)
+        squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
+        posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, likelihood[begin:end])
         for i in range(begin, end):
             a, b = offsets[i] - first, offsets[i + 1] - first
             for j in range(total):
@@ -220,49 +214,6 @@ def expect(
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
     return sums, clients, rows, squares, score, gram, overlap, membership, losses
-
-
-@compiled
-def memberships(
-    phi: Array,
-    y: Floats,
-    offsets: Ints,
-    centre: Array,
-    stretch: Array,
-    target_centre: float,
-    target_unit: float,
-    models: Array,
-    log_variance: Floats,
-    log_weight: Floats,
-    hard: bool,
-) -> Floats:
-    """Find memberships under every candidate, (m, L). models (D, L), in the precision of phi."""
-    (width, total), (count, k) = models.shape, log_weight.shape
-    n_clients, size = len(offsets) - 1, most_rows(offsets)
-    x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
-    target = np.empty(size, phi.dtype)
-    losses, membership, likelihood = np.empty((size, total)), np.empty((n_clients, total)), np.empty((size, count))
-    sizes = np.diff(offsets)
-    begin = 0
-    while begin < n_clients:
-        end = tile_end(offsets, begin)
-        first, tile, clients = offsets[begin], offsets[end] - offsets[begin], end - begin
-        scale_rows(phi, first, first + tile, centre, stretch, x)
-        for row in range(tile):
-            target[row] = (y[first + row] - target_centre) / target_unit
-        np.dot(x[:tile], models, residual[:tile])
-        squared_residuals(residual, target, offsets[begin : end + 1], losses[:clients])
-        posterior(
-            losses[:clients].reshape(clients, count, k),
-            sizes[begin:end],
-            log_variance,
-            log_weight,
-            hard,
-            membership[begin:end].reshape(clients, count, k),
-            likelihood[:clients],
-        )
-        begin = end
-    return membership
 
 
 @compiled

@@ -11,15 +11,13 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import draws
-from .arrays import Array, Floats, Ints, Keys
-from .data import INTERCEPT, Clients, cut, with_intercept
+from .arrays import Array, Floats, Ints
+from .data import Clients, Packing, with_intercept
 from .errors import DataError, SettingsError
 from .rowfile import RowFile
 
@@ -30,7 +28,7 @@ _GAP = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
+class Store(Packing):
     """All clients' rows, packed by client, on disk. Open one with `open`."""
 
     path: Path
@@ -76,44 +74,9 @@ class Store:
         return cls(path, with_intercept(names, intercept), client, target, offsets, ids, digest, phi, y)
 
     @property
-    def n_clients(self) -> int:
-        """Number of clients."""
-        return len(self.ids)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all clients."""
-        return len(self.y)
-
-    @property
-    def dim(self) -> int:
-        """Number of features, the intercept included."""
-        return len(self.features)
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the last feature is the intercept."""
-        return self.features[-1:] == (INTERCEPT,)
-
-    @property
     def size(self) -> int:
         """Bytes on disk."""
         return sum((self.path / name).stat().st_size for name in FILES)
-
-    @cached_property
-    def rows(self) -> Ints:
-        """Rows of each client, (n_clients,)."""
-        return np.diff(self.offsets)
-
-    @cached_property
-    def keys(self) -> Keys:
-        """The clients' keys for random draws, (n_clients,)."""
-        return draws.client_keys(self.ids)
-
-    @cached_property
-    def blocks(self) -> list[tuple[int, int]]:
-        """Cut the clients into the same blocks as `Clients` of the same rows, (begin, end) of each."""
-        return cut(self.offsets, self.dim)
 
     def block(self, begin: int, end: int) -> Clients:
         """Read the clients ``begin:end``."""

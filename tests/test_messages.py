@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from mixfed.messages import decode, encode
+from mixfed.messages import MessageError, decode, encode
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,5 +62,5 @@ def flat(message):
 
 
 def test_unknown_kinds_are_refused():
-    with pytest.raises(KeyError):
+    with pytest.raises(MessageError, match="'Inner'"):
         decode(encode(Inner(np.zeros(1))), {})

@@ -1,6 +1,6 @@
 """The exchanges of the tuning-free recipe: standard units, moments, anchors' statistics, candidates.
 
-Shapes: D columns of the table, d whitened features, r columns of a basis, a anchors, C candidates, k kinds.
+Shapes: D columns of the table, d whitened features, r columns of a basis, h anchors, C candidates, k kinds.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from .exchange import Each, ModelSum, Query, Update
 class GramSum:
     """Second moments of shifted and scaled columns."""
 
-    gram: Floats
-    """(D, D)"""
-    cross: Floats
-    """(D,)"""
+    gram: Annotated[Floats, "D D"]
+    cross: Annotated[Floats, "D"]
     square: float
 
     def __add__(self, other: GramSum) -> GramSum:
@@ -34,10 +32,8 @@ class GramSum:
 class Gram(Query[GramSum]):
     """Ask for second moments of (phi - centre) / unit and (y - target_centre) / target_unit."""
 
-    centre: Floats
-    """(D,)"""
-    unit: Floats
-    """(D,)"""
+    centre: Annotated[Floats, "D"]
+    unit: Annotated[Floats, "D"]
     target_centre: float
     target_unit: float
 
@@ -46,14 +42,13 @@ class Gram(Query[GramSum]):
 class Frame:
     """Standard units: z = (phi - centre) stretch whiten, and the residual of the pooled fit over its own size."""
 
-    centre: Floats
-    """(D,)"""
-    stretch: Floats
-    """(D,): one over the spread of each column; 0 for a column that is left out."""
-    whiten: Floats
-    """(D, d): of shifted and stretched columns."""
-    slope: Floats
-    """(D,): the pooled fit to shifted and stretched columns."""
+    centre: Annotated[Floats, "D"]
+    stretch: Annotated[Floats, "D"]
+    """One over the spread of each column; 0 for a column that is left out."""
+    whiten: Annotated[Floats, "D d"]
+    """Of shifted and stretched columns."""
+    slope: Annotated[Floats, "D"]
+    """The pooled fit to shifted and stretched columns."""
     target_centre: float
     scale: float
     """Standard deviation of the pooled fit's residual."""
@@ -80,8 +75,8 @@ class Frame:
 class MatrixSum:
     """A sum of d x d matrices, or of several side by side."""
 
-    matrix: Floats
-    """(d, d), or (k, d, d) with one for each kind."""
+    matrix: Annotated[Floats, "k d d | d d"]
+    """One for each kind, or one for all."""
 
     def __add__(self, other: MatrixSum) -> MatrixSum:
         return MatrixSum(self.matrix + other.matrix)
@@ -100,14 +95,11 @@ class PairMoments(Query[MatrixSum]):
 class Statistics:
     """Clients by their normal equations in a basis: what anchors reply, one by one. These do not add."""
 
-    rows: Floats
-    """(a,)"""
-    square: Floats
-    """(a,): sum of squared residuals of the pooled fit."""
-    cross: Floats
-    """(a, r)"""
-    gram: Floats
-    """(a, r, r)"""
+    rows: Annotated[Floats, "h"]
+    square: Annotated[Floats, "h"]
+    """Sum of squared residuals of the pooled fit."""
+    cross: Annotated[Floats, "h r"]
+    gram: Annotated[Floats, "h r r"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,20 +107,16 @@ class Project(Each[Statistics]):
     """Ask each anchor for its normal equations in a basis."""
 
     frame: Frame
-    basis: Floats
-    """(d, r)"""
+    basis: Annotated[Floats, "d r"]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """C mixtures of k models each, in standard units, to be asked about at once."""
 
-    theta: Floats
-    """(C, k, d)"""
-    log_variance: Floats
-    """(C, k)"""
-    log_weight: Floats
-    """(C, k)"""
+    theta: Annotated[Floats, "C k d"]
+    log_variance: Annotated[Floats, "C k"]
+    log_weight: Annotated[Floats, "C k"]
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -155,22 +143,20 @@ class ExpectSum:
     These are written at the candidate's own models: residuals r and the score of z r, rather than targets.
     """
 
-    likelihood: Floats
-    """(C,)"""
-    clients: Floats
-    """(C, k): memberships."""
-    rows: Floats
-    """(C, k)"""
-    squares: Floats
-    """(C, k): r^2"""
-    score: Floats
-    """(C, k, d): z r"""
-    gram: Floats
-    """(C, k, d, d): z z^T; zero if no curvature was asked for."""
-    overlap: Floats
-    """(C, k, k): products of memberships."""
-    missing: Floats
-    """(informed, p, p) with p = k (d + 2): covariance of the clients' scores given their rows, by Louis."""
+    likelihood: Annotated[Floats, "C"]
+    clients: Annotated[Floats, "C k"]
+    """Memberships."""
+    rows: Annotated[Floats, "C k"]
+    squares: Annotated[Floats, "C k"]
+    """Sums of r^2."""
+    score: Annotated[Floats, "C k d"]
+    """Sums of z r."""
+    gram: Annotated[Floats, "C k d d"]
+    """Sums of z z^T; zero if no curvature was asked for."""
+    overlap: Annotated[Floats, "C k k"]
+    """Products of memberships."""
+    missing: Annotated[Floats, "i k*(d+2) k*(d+2)"]
+    """Covariance of the clients' scores given their rows, by Louis, for each informed candidate."""
 
     def __add__(self, other: ExpectSum) -> ExpectSum:
         both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
@@ -183,7 +169,7 @@ class Expect(Query[ExpectSum]):
 
     frame: Frame
     candidates: Candidates
-    informed: tuple[int, ...] = ()
+    informed: Annotated[tuple[int, ...], "i"] = ()
     """Candidates for which the missing information is asked too."""
     hard: bool = False
     curvature: bool = True

@@ -118,6 +118,11 @@ class DaskPool:
         """Number of features."""
         return len(self.features)
 
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return len(self.roster.keys)
+
     @cached_property
     def n_shards(self) -> int:
         """Number of shards."""

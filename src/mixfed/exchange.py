@@ -4,14 +4,15 @@ A query is frozen and says all that a client needs. The reply is a sum over clie
 reply of both together, and only the server divides. What single anchors reply is another type,
 `AnchorReplies`, which does not add: the one exception of the algorithm shows in its type.
 
-Shapes: k clusters, h anchors, d features, r columns of a basis.
+Arrays are written with their shapes, by which messages from outside are checked (`messages.check`): D columns of the
+table, k kinds, h anchors, r columns of a basis, d whitened features; "?" is any size.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -50,14 +51,14 @@ class Each(Generic[R]):
 class CensusSum:
     """Who is there, and the range of what they hold."""
 
-    sizes: Ints
-    """(largest n_i + 1,): how many clients have that many rows."""
-    low: Floats
-    """(d,): the least value of each feature."""
-    high: Floats
-    """(d,): the largest value of each feature."""
-    total: Floats
-    """(d,): the sum of each feature."""
+    sizes: Annotated[Ints, "?"]
+    """How many clients have 0, 1, 2, ... rows."""
+    low: Annotated[Floats, "D"]
+    """The least value of each feature."""
+    high: Annotated[Floats, "D"]
+    """The largest value of each feature."""
+    total: Annotated[Floats, "D"]
+    """The sum of each feature."""
     target: float
     """The sum of the targets."""
     target_low: float
@@ -118,8 +119,7 @@ class Peak(Query[PeakSum]):
 class BlockSum:
     """A sum over clients of d x r blocks, one per anchor."""
 
-    block: Floats
-    """(h, d, r)"""
+    block: Annotated[Floats, "h D r"]
     clients: int
 
     def __add__(self, other: BlockSum) -> BlockSum:
@@ -137,10 +137,9 @@ class ApplyMoment(Query[BlockSum]):
     a and b are the residual moments of a client's first and second row at the anchor's model.
     """
 
-    theta: Floats
-    """(h, d): the anchors' models."""
-    block: Floats
-    """(h, d, r)"""
+    theta: Annotated[Floats, "h D"]
+    """The anchors' models."""
+    block: Annotated[Floats, "h D r"]
     transpose: bool
 
 
@@ -148,20 +147,16 @@ class ApplyMoment(Query[BlockSum]):
 class AnchorReplies:
     """What each anchor says for itself: its next model and the size of its residual. These do not add."""
 
-    theta: Floats
-    """(h, d)"""
-    size: Floats
-    """(h,)"""
+    theta: Annotated[Floats, "h D"]
+    size: Annotated[Floats, "h"]
 
 
 @dataclass(frozen=True, eq=False)
 class Descend(Each[AnchorReplies]):
     """Ask each anchor to take one step of moment descent within its basis."""
 
-    theta: Floats
-    """(h, d)"""
-    basis: Floats
-    """(h, d, r)"""
+    theta: Annotated[Floats, "h D"]
+    basis: Annotated[Floats, "h D r"]
     round: int
     pairs: int
     power_rounds: int
@@ -202,28 +197,27 @@ Update = FedAvg | FedProx
 class Mixture:
     """The models of all kinds and how they share the clients."""
 
-    theta: Floats
-    """(k, d)"""
-    weights: Floats
-    """(k,): shares of clients, adding to one."""
-    noise: Floats
-    """(k,): standard deviations."""
+    theta: Annotated[Floats, "k D"]
+    weights: Annotated[Floats, "k"]
+    """Shares of clients, adding to one."""
+    noise: Annotated[Floats, "k"]
+    """Standard deviations."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSum:
     """A sum over clients of what they learned about each kind."""
 
-    shift: Floats
-    """(k, d): n_i times how far the client moved its copy of the model."""
+    shift: Annotated[Floats, "k d | k D"]
+    """How far each client moved its copy of the model, times its rows."""
     rows: int
     """All rows of the clients asked, whatever their kind."""
-    mass: Floats
-    """(k,): n_i times membership."""
-    clients: Floats
-    """(k,): memberships."""
-    loss: Floats
-    """(k,): membership times loss."""
+    mass: Annotated[Floats, "k"]
+    """Memberships times rows."""
+    clients: Annotated[Floats, "k"]
+    """Memberships."""
+    loss: Annotated[Floats, "k"]
+    """Membership times loss."""
     likelihood: float
     """Log likelihood of the clients, up to a constant that does not depend on the mixture."""
 
@@ -312,6 +306,16 @@ class Traffic:
 
     def count(self, query: object, reply: object, speakers: int = 1) -> None:
         """Count one exchange in which ``speakers`` parties share the reply counted."""
-        self.exchanges += 1
-        self.bytes_down += payload(query)
-        self.bytes_up += payload(reply) // speakers
+        self.add(Traffic(1, payload(query), payload(reply) // speakers))
+
+    def add(self, other: Traffic) -> None:
+        """Count what was counted elsewhere."""
+        self.exchanges += other.exchanges
+        self.bytes_down += other.bytes_down
+        self.bytes_up += other.bytes_up
+
+    def since(self, earlier: Traffic) -> Traffic:
+        """Give what has come since."""
+        return Traffic(
+            self.exchanges - earlier.exchanges, self.bytes_down - earlier.bytes_down, self.bytes_up - earlier.bytes_up
+        )

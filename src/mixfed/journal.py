@@ -11,22 +11,22 @@ record is written behind its length and digest; a record that was cut off is as 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
-from . import __version__, candidates, exchange
+from . import __version__
 from .arrays import Array
 from .errors import MixfedError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
-from .messages import decode, encode
+from .messages import KINDS, decode, encode
 from .pool import Pool, Roster, Who
-from .store import Held
 
 _HEAD = struct.Struct("<Q16s")
-_KINDS = {name: kind for home in (exchange, candidates) for name, kind in vars(home).items() if isinstance(kind, type)}
 T = TypeVar("T")
 
 
@@ -36,7 +36,7 @@ class JournalPool:
     def __init__(self, pool: Pool, path: Path, fingerprint: str, *, resume: bool) -> None:
         self.pool = pool
         self.path = path
-        self.traffic = Traffic()
+        self.traffic = copy.copy(pool.traffic)
         self._old = _read(path) if resume and path.exists() else []
         title = fingerprint.encode()
         if self._old and self._old[0] != title:
@@ -60,21 +60,22 @@ class JournalPool:
         return self.pool.dim
 
     @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return self.pool.n_clients
+
+    @property
     def roster(self) -> Roster:
         """The clients in the pool."""
         return self.pool.roster
 
     def ask(self, query: Query[S], who: Who = None) -> S:
         """Give the reply of the journal or, after its end, of the clients."""
-        reply: S = self._reply(lambda: self.pool.ask(query, who))
-        self.traffic.count(query, reply)
-        return reply
+        return self._reply(lambda: self.pool.ask(query, who))
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Give the replies of the journal or, after its end, of the anchors."""
-        replies: R = self._reply(lambda: self.pool.ask_each(query, who))
-        self.traffic.count(query, replies, speakers=len(who))
-        return replies
+        return self._reply(lambda: self.pool.ask_each(query, who))
 
     def __enter__(self) -> Self:
         return self
@@ -87,16 +88,43 @@ class JournalPool:
 
     def _reply(self, fresh: Callable[[], T]) -> T:
         if self._next < len(self._old):
-            known: T = decode(self._old[self._next], _KINDS)
+            entry: _Entry = decode(self._old[self._next], _KINDS)
             self._next += 1
-            return known
-        reply = fresh()
-        _write(self._file, encode(reply))
-        self._file.flush()
-        return reply
+        else:
+            before = copy.copy(self.pool.traffic)
+            reply = fresh()
+            entry = _Entry(reply, self.pool.traffic.since(before))
+            _write(self._file, encode(entry))
+            self._file.flush()
+        self.traffic.add(entry.traffic)
+        return cast(T, entry.reply)
 
 
-def fingerprint(clients: Held, *settings: object) -> str:
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """What is written down of an exchange."""
+
+    reply: Any
+    traffic: Traffic
+    """What it took."""
+
+
+_KINDS = KINDS | {_Entry.__name__: _Entry}
+
+
+class Described(Protocol):
+    """What says by its digest whose rows it stands for."""
+
+    @property
+    def digest(self) -> str:
+        """Of rows, owners and ids."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Their names."""
+
+
+def fingerprint(clients: Described, *settings: object) -> str:
     """Summarise data, settings and version, so that a change of any shows."""
     content = repr((__version__, clients.digest, clients.features, *settings))
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()

@@ -197,14 +197,23 @@ class Model:
         path = Path(path)
         path = path / "model.json" if path.is_dir() else path
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            found = content.pop("format")
+            text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise DataError(f"{path}: no model here ({(error.strerror or 'unreadable').lower()})") from error
-        except (ValueError, AttributeError, KeyError) as error:
+        except UnicodeDecodeError as error:
             raise DataError(f"{path}: not a model file of mixfed") from error
+        return cls.from_json(text, str(path))
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> Model:
+        """Read the content of a ``model.json``."""
+        try:
+            content = json.loads(text)
+            found = content.pop("format")
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise DataError(f"{source}: not a model file of mixfed") from error
         if found != FORMAT:
-            raise DataError(f"{path}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
+            raise DataError(f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
         try:
             content.pop("n_clusters")
             for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error"):
@@ -214,7 +223,7 @@ class Model:
                 content[name] = tuple(content[name])
             return cls(**content)
         except (TypeError, ValueError, KeyError) as error:
-            raise DataError(f"{path}: the model file is damaged ({error})") from error
+            raise DataError(f"{source}: the model file is damaged ({error})") from error
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""

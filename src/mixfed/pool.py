@@ -62,8 +62,12 @@ class Pool(Protocol):
         """Number of features."""
 
     @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+
+    @property
     def roster(self) -> Roster:
-        """The clients in the pool; a client's place in it is its address."""
+        """The clients that may be asked by their places; a client's place in it is its address."""
 
     def ask(self, query: Query[S], who: Who = None) -> S:
         """Broadcast a query to some or all clients and add up their answers."""
@@ -84,6 +88,11 @@ class LocalPool:
     def dim(self) -> int:
         """Number of features."""
         return self.clients.dim
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return self.clients.n_clients
 
     @cached_property
     def roster(self) -> Roster:

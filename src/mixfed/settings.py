@@ -161,7 +161,7 @@ def read_config(path: Path, name: Literal["paper", "auto"]) -> Any:
         raise SettingsError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.name}: not valid TOML ({error})") from error
-    _check_keys(content, ["paper", "auto"], f"{path.name}: unknown table or key")
+    check_keys(content, ["paper", "auto"], f"{path.name}: unknown table or key")
     table = content.get(name, {})
     if not isinstance(table, dict):
         raise SettingsError(f"{path.name}: [{name}] must be a table")
@@ -193,7 +193,7 @@ def auto_settings(table: dict[str, Any]) -> AutoSettings:
 
 def _check_table(table: dict[str, Any], kind: type[PaperSettings] | type[AutoSettings]) -> None:
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    _check_keys(table, list(fields), "unknown key")
+    check_keys(table, list(fields), "unknown key")
     for name, value in table.items():
         wanted = str(fields[name].type)
         if wanted.startswith("int") and (isinstance(value, bool) or not isinstance(value, int)):
@@ -208,7 +208,8 @@ def _numbers(values: Any) -> bool:
     )
 
 
-def _check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
+def check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
+    """Refuse a key that is not known, and guess which was meant."""
     for key in table:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)

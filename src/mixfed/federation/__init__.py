@@ -1,0 +1,13 @@
+"""The federation: the same fit across sites, where rows stay with their owner.
+
+    server: recipe -> FederatedPool -> Transport  ==bytes==>  Site -> LocalPool -> its own clients
+
+The wire format (`wire`), the site (`site`), the pool (`pool`) and the conduct of a run (`server`) know of no engine. An
+engine is a `Transport`: `InProcess` calls sites directly; `flare` is the one for NVIDIA FLARE.
+"""
+
+from .pool import FederatedPool, InProcess, Transport
+from .server import Job, conduct
+from .site import Site, open_site
+
+__all__ = ["FederatedPool", "InProcess", "Job", "Site", "Transport", "conduct", "open_site"]

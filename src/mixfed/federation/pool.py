@@ -1,0 +1,444 @@
+"""Clients at sites: the pool whose exchanges are messages.
+
+A pool has a definite set of members, the sites that enrolled, and every exchange is about all of them. So every total
+is that of the same clients and the result is the one that `LocalPool` would give for their rows, whoever was late:
+
+* a site that is silent, or whose answer is bad, is asked again; an answer depends on the question alone, so it does not
+  matter which attempt brought it;
+* a site that stays silent is lost, and with it the pool: `SitesLostError` says so, and a new pool has new members;
+* totals are added in the order of the sites' names, so they do not depend on who was first.
+
+Answers are believed only as far as they can be checked: version, run, exchange, types, shapes, finite numbers, and as
+many clients and rows as the site has.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce, singledispatch
+from operator import add
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ..arrays import Array, Ints
+from ..candidates import ExpectSum, GramSum, Statistics
+from ..errors import PoolError
+from ..exchange import BlockSum, CensusSum, Each, ModelSum, PeakSum, Query, R, Replies, S, Traffic
+from ..messages import MessageError
+from ..pool import Roster, Sample, Who, joined
+from .site import Site
+from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, pack, unpack
+
+_LATER = 0.25
+"""Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
+_LONGEST_PAUSE = 5.0
+
+
+class Transport(Protocol):
+    """A way to the sites: what an engine has to offer."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The sites that there are."""
+
+    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
+        """Send each site its message, and give the sites' answers, or what went wrong, as they come in.
+
+        A site that has not answered after ``timeout`` seconds is not waited for.
+        """
+
+
+class InProcess:
+    """Sites in this process: for simulations and tests."""
+
+    def __init__(self, sites: Mapping[str, Site]) -> None:
+        self.sites = sites
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The sites that there are."""
+        return list(self.sites)
+
+    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
+        """Ask one site after the other."""
+        for name, content in messages.items():
+            yield name, self.sites[name].answer(content)
+
+
+class SitesLostError(PoolError):
+    """Members of the pool are gone."""
+
+    def __init__(self, lost: Mapping[str, str]) -> None:
+        super().__init__(f"lost {len(lost)} site{'s' * (len(lost) > 1)} ({_list(lost)})")
+        self.names = set(lost)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """An exchange that has ended: what the server's log says of it."""
+
+    number: int
+    question: str
+    seconds: float
+    sites: int
+    """Sites asked."""
+    clients: int
+    """Clients that the answers are about."""
+    attempts: int
+    bytes_down: int
+    """To all sites together, every attempt counted."""
+    bytes_up: int
+    """From all sites together, bad answers and all."""
+    dropped: tuple[tuple[str, str], ...]
+    """Site and reason of every answer that was not taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """A question as it is put to a site."""
+
+    ask: Ask
+    content: bytes
+    sizes: dict[str, int]
+    """What the letters in the shapes of its answer stand for."""
+
+
+@dataclass
+class _Attempts:
+    """What happens in one exchange."""
+
+    bytes_down: dict[str, int] = field(default_factory=dict)
+    bytes_up: dict[str, int] = field(default_factory=dict)
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    count: int = 0
+
+
+class FederatedPool:
+    """All clients of the sites that take part.
+
+    ``sites`` says who may; by default all that the transport knows. A site is asked ``tries`` times before it is lost,
+    the first time for ``timeout`` seconds. Unless ``min_share`` of the sites enrol, there is no pool. With
+    ``roster=False`` the server learns nothing of single clients, and they cannot be asked one by one.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        sites: Sequence[str] | None = None,
+        intercept: bool = True,
+        roster: bool = True,
+        timeout: float = 30.0,
+        tries: int = 8,
+        pause: float = 0.05,
+        min_share: float = 0.5,
+        watch: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        self.transport, self.timeout, self.tries, self.pause, self.watch = transport, timeout, tries, pause, watch
+        self.run = secrets.token_hex(8)
+        self.traffic = Traffic()
+        self.bytes_down: dict[str, int] = {}
+        """By site, over all exchanges."""
+        self.bytes_up: dict[str, int] = {}
+        self.absent: dict[str, str] = {}
+        """Sites that do not take part, and why."""
+        self._members: dict[str, Enrolled] = {}
+        self._small: set[Sample] = set()
+        self._enrol(sorted(sites if sites is not None else transport.names), Enrol(intercept, roster))
+        known = len(transport.names)
+        if len(self._members) < max(1, math.ceil(min_share * known)):
+            reasons = (
+                "; ".join(f"{name}: {reason}" for name, reason in sorted(self.absent.items())) or "nobody is there"
+            )
+            raise PoolError(
+                f"{len(self._members)} of {known} sites take part, at least {min_share:.0%} must ({reasons})"
+            )
+
+    # ---------------------------------------------------------------- who is there
+
+    @property
+    def members(self) -> Mapping[str, Enrolled]:
+        """The sites that take part, in the order of their names, and what they said of themselves."""
+        return self._members
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features, the intercept, if any, as the last."""
+        return next(iter(self._members.values())).features
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return len(self.features)
+
+    @property
+    def digest(self) -> str:
+        """Says whose rows these are."""
+        return repr([(name, site.digest) for name, site in self._members.items()])
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return sum(site.clients for site in self._members.values())
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The clients that may be asked by their places, site by site."""
+        sites = self._members.values()
+        return Roster(np.concatenate([site.keys for site in sites]), np.concatenate([site.sizes for site in sites]))
+
+    @cached_property
+    def _edges(self) -> Ints:
+        """The clients of member i have the places edges[i]:edges[i + 1] of the roster."""
+        counts = [len(site.keys) for site in self._members.values()]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _enrol(self, names: list[str], query: Enrol) -> None:
+        found, silent = self._attempt(dict.fromkeys(names, self._question(query)))
+        self.absent |= silent
+        said = {name: answer.content for name, answer in found.items() if answer.complaint is None}
+        self.absent |= {name: answer.complaint for name, answer in found.items() if answer.complaint is not None}
+        # Most sites are right about what the features are.
+        features = [site.features for site in said.values()]
+        usual = max(features, key=features.count, default=())
+        for name in sorted(said):
+            if said[name].features == usual:
+                self._members[name] = said[name]
+            else:
+                self.absent[name] = f"its features are {', '.join(said[name].features)}, not {', '.join(usual)}"
+
+    # ---------------------------------------------------------------- exchanges
+
+    def ask(self, query: Query[S], who: Who = None) -> S:
+        """Ask all sites, or those that have some of the clients, and add up their answers."""
+        if isinstance(who, Sample) and who in self._small:
+            who = None
+        answers = self._exchange(query, who)
+        if isinstance(who, Sample) and any(answer.complaint for answer in answers.values()):
+            # Some site may not speak for so few of its clients: then all are asked, here and from now on.
+            self._small.add(who)
+            answers = self._exchange(query, None)
+        contents = [answers[name].content for name in self._members if name in answers]
+        contents = [content for content in contents if content is not None]
+        if not contents:
+            raise PoolError("no site may speak for so few of its clients: lower min_clients, or ask more clients")
+        return cast(S, reduce(add, contents))
+
+    def ask_each(self, query: Each[R], who: Array) -> R:
+        """Ask the clients at places ``who`` one by one, through their sites; replies come in that order."""
+        if len(self.roster.keys) == 0:
+            raise PoolError("no site lets its clients answer one by one: take anchors = 'summed'")
+        parts = self._split(np.asarray(who))
+        answers = self._exchange(query, who)
+        order = np.concatenate([which for which, _ in parts.values()])
+        return joined([cast(R, answers[name].content) for name in parts], np.argsort(order))
+
+    def conclude(self, model: str) -> None:
+        """Give all members the model (the content of ``model.json``); one that does not hear it misses it."""
+        self._attempt(dict.fromkeys(self._members, self._question(Conclude(model))))
+
+    def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
+        ask = Ask(self.run, self.traffic.exchanges + 1, query, who)
+        asked = len(who) if isinstance(who, np.ndarray) else 0
+        sizes = check_query(query, self.dim, asked) if isinstance(query, Query | Each) else {}
+        return _Question(ask, pack(ask), sizes)
+
+    def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
+        """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
+        home = np.searchsorted(self._edges, who, side="right") - 1
+        names = list(self._members)
+        parts = {}
+        for place in np.unique(home).tolist():
+            which = np.flatnonzero(home == place)
+            parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
+        return parts
+
+    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> dict[str, Answer]:
+        """Put a question to everybody it concerns; every one of them answers, or `SitesLostError` is raised."""
+        if who is None or isinstance(who, Sample):
+            questions = dict.fromkeys(self._members, self._question(query, who))
+        else:
+            questions = {
+                name: self._question(query.part(which) if isinstance(query, Each) else query, places)
+                for name, (which, places) in self._split(np.asarray(who)).items()
+            }
+        answers, silent = self._attempt(questions)
+        if silent:
+            raise SitesLostError(silent)
+        return answers
+
+    def _attempt(self, questions: Mapping[str, _Question]) -> tuple[dict[str, Answer], dict[str, str]]:
+        """Put questions until each site has given an answer that can be believed, or was asked too often.
+
+        Gives the answers, and for each site without one the last reason.
+        """
+        begun, said = time.perf_counter(), _Attempts()
+        answers: dict[str, Answer] = {}
+        waiting = {name: question.content for name, question in questions.items()}
+        while waiting and said.count < self.tries:
+            if said.count:
+                time.sleep(min(self.pause * 2.0 ** (said.count - 1), _LONGEST_PAUSE))
+            said.count += 1
+            for name, content in waiting.items():
+                said.bytes_down[name] = said.bytes_down.get(name, 0) + len(content)
+            patience = self.timeout if said.count == 1 else self.timeout * _LATER
+            reasons = dict.fromkeys(waiting, f"no answer within {patience:g} s")
+            for name, outcome in self.transport.send(waiting, patience):
+                try:
+                    if name not in waiting:
+                        raise MessageError("an answer that was not asked for")
+                    if name in answers:
+                        raise MessageError("another answer in the same exchange")
+                    if isinstance(outcome, Exception):
+                        raise MessageError(" ".join(str(outcome).split()) or type(outcome).__name__)
+                    said.bytes_up[name] = said.bytes_up.get(name, 0) + len(outcome)
+                    answers[name] = self._read(name, outcome, questions[name])
+                except MessageError as error:
+                    reasons[name] = str(error)
+                    said.dropped.append((name, str(error)))
+            waiting = {name: content for name, content in waiting.items() if name not in answers}
+            heard = {name for name, _ in said.dropped}
+            said.dropped += [(name, reasons[name]) for name in waiting if name not in heard]
+        title = _title(next(iter(questions.values())).ask.query) if questions else "nothing"
+        self._count(said, answers, title, time.perf_counter() - begun)
+        return answers, {name: reasons[name] for name in waiting}
+
+    def _read(self, name: str, content: bytes, question: _Question) -> Answer:
+        """Read an answer, and believe it only if it can be true."""
+        ask, answer = question.ask, unpack(content, Answer)
+        unread = (answer.run, answer.exchange) == ("", -1)  # the site could not even see what it was asked
+        if answer.run != ask.run and not unread:
+            raise MessageError("an answer from another run")
+        if answer.exchange != ask.exchange and not unread:
+            raise MessageError(f"an answer to exchange {answer.exchange}, not {ask.exchange}")
+        if answer.complaint is not None:
+            # Where only some clients are asked, a site may have too few of them, and its silence is an answer.
+            if answer.clients >= 0 and (isinstance(ask.query, Enrol) or ask.who is not None):
+                return answer
+            raise MessageError(f"it says: {answer.complaint}")
+        check_answer(answer.content, ask.query, question.sizes)
+        if name in self._members:
+            self._check_counts(name, ask, answer)
+        return answer
+
+    def _check_counts(self, name: str, ask: Ask, answer: Answer) -> None:
+        """See that an answer is about as many clients and rows as there can be."""
+        site = self._members[name]
+        clients, rows = (site.clients, site.clients), (site.rows, site.rows)
+        if isinstance(ask.who, Sample):
+            clients, rows = (0, site.clients), (0, site.rows)
+        elif ask.who is not None:
+            there = int(site.sizes[ask.who].sum())
+            clients, rows = (len(ask.who), len(ask.who)), (there, there)
+        if not clients[0] <= answer.clients <= clients[1]:
+            raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
+        _weigh(answer.content, answer.clients, rows)
+
+    def _count(self, said: _Attempts, answers: Mapping[str, Answer], title: str, seconds: float) -> None:
+        self.traffic.exchanges += 1
+        self.traffic.bytes_down += max(said.bytes_down.values(), default=0)
+        self.traffic.bytes_up += max(said.bytes_up.values(), default=0)
+        for total, own in ((self.bytes_down, said.bytes_down), (self.bytes_up, said.bytes_up)):
+            for name, count in own.items():
+                total[name] = total.get(name, 0) + count
+        if self.watch is not None:
+            self.watch(
+                Exchange(
+                    self.traffic.exchanges,
+                    title,
+                    seconds,
+                    len(said.bytes_down),
+                    sum(answer.clients for answer in answers.values() if answer.complaint is None),
+                    said.count,
+                    sum(said.bytes_down.values()),
+                    sum(said.bytes_up.values()),
+                    tuple(said.dropped),
+                )
+            )
+
+
+def _list(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())) or "nobody is there"
+
+
+def _title(query: Any) -> str:
+    """Name a query as people read it."""
+    parts = getattr(query, "parts", (query,))
+    names = [type(part).__name__ for part in parts]
+    return names[0] if len(names) == 1 else " + ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+
+
+# ---------------------------------------------------------------- can it be true?
+
+
+@singledispatch
+def _weigh(content: Any, clients: int, rows: tuple[int, int]) -> None:
+    """Refuse a content that is about more or less than so many clients and (at least, at most) so many rows."""
+
+
+@_weigh.register
+def _(content: Replies, clients: int, rows: tuple[int, int]) -> None:
+    for part in content.parts:
+        _weigh(part, clients, rows)
+
+
+@_weigh.register
+def _(content: CensusSum, clients: int, rows: tuple[int, int]) -> None:
+    if (content.sizes < 0).any() or (content.low > content.high).any() or content.target_low > content.target_high:
+        raise MessageError("a census that cannot be")
+    _expect("clients", np.array(content.n_clients), (clients, clients))
+    _expect("rows", np.array(content.n_rows), rows)
+
+
+@_weigh.register
+def _(content: GramSum, clients: int, rows: tuple[int, int]) -> None:
+    # In these units no number is larger than 1.
+    largest = max(np.abs(content.gram).max(), np.abs(content.cross).max(), content.square)
+    _expect("squares", np.array(largest), (0, rows[1]))
+
+
+@_weigh.register
+def _(content: BlockSum, clients: int, rows: tuple[int, int]) -> None:
+    _expect("clients", np.array(content.clients), (clients, clients))
+
+
+@_weigh.register
+def _(content: PeakSum, clients: int, rows: tuple[int, int]) -> None:
+    _expect("squares", np.array(content.peak), (0, np.inf))
+
+
+@_weigh.register
+def _(content: ModelSum, clients: int, rows: tuple[int, int]) -> None:
+    _expect("rows", np.array(content.rows), rows)
+    _expect_parts("clients", content.clients, (clients, clients))
+    _expect_parts("rows", content.mass, rows)
+
+
+@_weigh.register
+def _(content: ExpectSum, clients: int, rows: tuple[int, int]) -> None:
+    _expect_parts("clients", content.clients, (clients, clients))
+    _expect_parts("rows", content.rows, rows)
+    _expect("squares", content.squares, (0, np.inf))
+
+
+@_weigh.register
+def _(content: Statistics, clients: int, rows: tuple[int, int]) -> None:
+    _expect("rows", content.rows.sum(), rows)
+    _expect("squares", content.square, (0, np.inf))
+
+
+def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
+    """Expect parts (..., k) of something, none of them negative, that add up to as much as there is."""
+    _expect(what, parts, (0, bounds[1]))
+    _expect(what, parts.sum(axis=-1), bounds)
+
+
+def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
+    slack = 1e-6 * (1.0 + abs(bounds[1])) if np.isfinite(bounds[1]) else 1e-6
+    if (found < bounds[0] - slack).any() or (found > bounds[1] + slack).any():
+        raise MessageError(f"sums over {float(np.max(np.abs(found))):.4g} {what}, when there are {bounds[1]:g}")

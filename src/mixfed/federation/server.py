@@ -1,0 +1,210 @@
+"""A run across sites, from enrolment to the model, as the server conducts it.
+
+The run lives in a folder of the server: the replies so far (`journal`), who takes part (``members.json``), a line for
+every exchange (``exchanges.jsonl``), and in the end ``model.json``, ``trace.parquet`` and ``run.json``. Conducting the
+same job in the same folder again goes on where it stopped, with the same members and to the same model. If a member is
+gone for good, nothing that it said is kept: the run begins anew with the others, so the model is always the one of a
+definite set of sites.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..errors import MixfedError, SettingsError
+from ..journal import JournalPool, fingerprint
+from ..losses import loss_named
+from ..run import Fit, Watcher
+from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
+from ..tables import write_json, write_parquet
+from .pool import Exchange, FederatedPool, SitesLostError, Transport
+
+JOURNAL = "journal.bin"
+_LOOK_AGAIN = 2.0
+"""Seconds between looks for a member that is missing."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit, and how long to wait for whom."""
+
+    n_clusters: int | None = None
+    """Number of kinds; None finds it."""
+    recipe: str = "auto"
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What the table ``[auto]`` or ``[paper]`` of a configuration would hold."""
+    loss: str = "squared"
+    intercept: bool = True
+    seed: int = 0
+    timeout: float = 30.0
+    """Seconds that a site has for an answer; then it is asked again."""
+    tries: int = 8
+    """Times that a site is asked before it is lost."""
+    min_share: float = 0.5
+    """Share of the sites that must take part."""
+    patience: float = 60.0
+    """Seconds that a run which goes on waits for a member that is missing."""
+
+    def __post_init__(self) -> None:
+        self.recipe_settings()
+        loss_named(self.loss)
+        if self.recipe == "paper" and self.n_clusters is None:
+            raise SettingsError("the paper's recipe does not find the number of kinds: give n_clusters")
+        for name, least in (("timeout", 0.0), ("tries", 1), ("patience", 0.0), ("min_share", 0.0)):
+            if getattr(self, name) < least:
+                raise SettingsError(f"{name} = {getattr(self, name)} must be {least:g} or more")
+        if self.min_share > 1.0:
+            raise SettingsError(f"min_share = {self.min_share:g} must be 1 or less")
+
+    def recipe_settings(self) -> AutoSettings | PaperSettings:
+        """Give the settings of the recipe."""
+        if self.recipe not in ("auto", "paper"):
+            raise SettingsError(f"unknown recipe '{self.recipe}'; choose auto or paper")
+        return paper_settings(self.settings) if self.recipe == "paper" else auto_settings(self.settings)
+
+    @property
+    def roster(self) -> bool:
+        """Whether clients are to be asked by their places."""
+        return self.recipe == "paper" or self.settings.get("anchors") != "summed"
+
+    def to_json(self) -> str:
+        """Write down the job."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """Read a job that was written down."""
+        try:
+            table = json.loads(text)
+            check_keys(table, [item.name for item in dataclasses.fields(cls)], "unknown key")
+            return cls(**table)
+        except (ValueError, TypeError) as error:
+            raise SettingsError(f"not a job of mixfed ({error})") from error
+
+
+def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None = None) -> Fit:
+    """Run a job, or go on with it, and leave the results in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "error.txt").unlink(missing_ok=True)
+    try:
+        return _Run(transport, job, folder, watch).fit()
+    except MixfedError as error:
+        (folder / "error.txt").write_text(" ".join(str(error).split()) + "\n", encoding="utf-8")
+        raise
+
+
+class _Run:
+    def __init__(self, transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> None:
+        self.transport, self.job, self.folder, self.watch = transport, job, folder, watch
+        self.log = folder / "exchanges.jsonl"
+
+    def fit(self) -> Fit:
+        """Fit with the members of the run before, if there was one, else with all; without those who are lost."""
+        pool, resume = self._members_again()
+        lost: set[str] = set()
+        while True:
+            if pool is None:
+                pool = self._pool([name for name in self.transport.names if name not in lost])
+            try:
+                return self._fit(pool, resume)
+            except SitesLostError as error:
+                self._note(f"{error}; the run begins anew with the others")
+                lost |= error.names
+                pool, resume = None, False
+
+    def _fit(self, pool: FederatedPool, resume: bool) -> Fit:
+        job = self.job
+        write_json(self.folder / "members.json", {name: site.digest for name, site in pool.members.items()})
+        for name, reason in pool.absent.items():
+            self._note(f"{name} does not take part: {reason}")
+        title = fingerprint(pool, job.recipe, job.n_clusters, job.recipe_settings(), job.loss, job.seed)
+        with JournalPool(pool, self.folder / JOURNAL, title, resume=resume) as kept:
+            found = self._recipe(kept, pool.features)
+            (self.folder / "model.json").unlink(missing_ok=True)
+            write_parquet(self.folder / "trace.parquet", found.columns())
+            pool.conclude(json.dumps(found.model.to_dict()))
+            write_json(self.folder / "run.json", self._about(pool, found))
+            found.model.save(self.folder / "model.json")
+        return found
+
+    def _recipe(self, pool: JournalPool, features: tuple[str, ...]) -> Fit:
+        job, settings = self.job, self.job.recipe_settings()
+        if isinstance(settings, PaperSettings):
+            from ..paper import fit_paper
+
+            assert job.n_clusters is not None
+            loss = loss_named(job.loss)
+            return fit_paper(pool, features, job.n_clusters, settings, seed=job.seed, loss=loss, watch=self.watch)
+        from ..auto import fit_auto
+
+        return fit_auto(pool, features, job.n_clusters, settings, seed=job.seed, watch=self.watch)
+
+    def _pool(self, sites: Sequence[str], min_share: float | None = None) -> FederatedPool:
+        job = self.job
+        return FederatedPool(
+            self.transport,
+            sites=sites,
+            intercept=job.intercept,
+            roster=job.roster,
+            timeout=job.timeout,
+            tries=job.tries,
+            min_share=job.min_share if min_share is None else min_share,
+            watch=self._write,
+        )
+
+    def _members_again(self) -> tuple[FederatedPool | None, bool]:
+        """Wait for the members of a run that was stopped; None if there was none, or they do not all come back."""
+        try:
+            members: dict[str, str] = json.loads((self.folder / "members.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None, False
+        if not (self.folder / JOURNAL).exists():
+            return None, False
+        deadline = time.monotonic() + self.job.patience
+        while True:
+            present = [name for name in members if name in self.transport.names]
+            if len(present) == len(members):
+                pool = self._pool(present, min_share=0.0)
+                found = {name: site.digest for name, site in pool.members.items()}
+                if found == members:
+                    return pool, True
+                changed = sorted(name for name in found if found[name] != members[name])
+                if changed:
+                    self._note(f"the data of {', '.join(changed)} have changed; the run begins anew")
+                    return None, False
+                present = list(found)
+            if time.monotonic() > deadline:
+                missing = sorted(set(members) - set(present))
+                self._note(f"{', '.join(missing)} did not come back; the run begins anew with the others")
+                return None, False
+            time.sleep(_LOOK_AGAIN)
+
+    def _about(self, pool: FederatedPool, found: Fit) -> dict[str, Any]:
+        sites = {
+            name: {
+                "clients": site.clients,
+                "rows": site.rows,
+                "bytes_down": pool.bytes_down[name],
+                "bytes_up": pool.bytes_up[name],
+            }
+            for name, site in pool.members.items()
+        }
+        about = {"version": __version__, "job": dataclasses.asdict(self.job), "sites": sites, "absent": pool.absent}
+        return about | found.scalars()
+
+    def _write(self, exchange: Exchange) -> None:
+        self._append(dataclasses.asdict(exchange))
+
+    def _note(self, text: str) -> None:
+        self._append({"note": text})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.time(), **line}) + "\n")

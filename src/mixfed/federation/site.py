@@ -1,0 +1,266 @@
+"""A site: clients and their owner's rules. It answers the server and knows of no engine.
+
+A site holds one client or a hundred thousand, and adds up their answers before it replies. What it never sends are
+rows, labels of clients, and sums over fewer clients than its owner allows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import secrets
+import threading
+import time
+import tomllib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ..arrays import Array, Keys
+from ..data import with_intercept
+from ..errors import MixfedError, SettingsError
+from ..exchange import Each
+from ..messages import MessageError
+from ..model import Model
+from ..pool import LocalPool, Sample
+from ..settings import check_keys
+from ..store import Held, Store, open_held
+from ..tables import write_parquet
+from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_query, pack, unpack
+
+AnchorRule = Literal["single", "summed"]
+_RUNS = 4
+"""Runs that a site takes part in at once; an older one has ended."""
+
+
+class RefusalError(MixfedError):
+    """What the owner's rules do not allow."""
+
+    def __init__(self, reason: str, clients: int) -> None:
+        super().__init__(reason)
+        self.clients = clients
+
+
+class Site:
+    """The clients of one owner, and what may be asked of them.
+
+    Sums over fewer than ``min_clients`` clients are refused. With ``anchors="summed"`` no client is ever asked
+    alone. With a ``secret`` the server knows clients by pseudonyms that nobody else can trace back to their ids. The
+    kinds of the site's clients are written to the folder ``out`` when a run ends, with a model that knows the site's
+    ``columns`` for client and target. ``log`` is told of every question.
+    """
+
+    def __init__(
+        self,
+        clients: Held,
+        *,
+        min_clients: int = 1,
+        anchors: AnchorRule = "single",
+        secret: bytes | None = None,
+        out: Path | None = None,
+        columns: tuple[str | None, str | None] = (None, None),
+        log: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.clients, self.min_clients, self.anchors, self.secret = clients, min_clients, anchors, secret
+        self.out, self.columns, self.log = out, columns, log
+        self._runs: dict[str, LocalPool] = {}
+        self._last = b"", b""
+        self._one_at_a_time = threading.Lock()
+
+    def answer(self, content: bytes) -> bytes:
+        """Answer a question. Whatever comes in, an answer goes out."""
+        with self._one_at_a_time:
+            # A question that is asked again, because the answer came late or got lost, is not worked out again.
+            if content != self._last[0]:
+                self._last = content, pack(self._answer(content))
+            return self._last[1]
+
+    def _answer(self, content: bytes) -> Answer:
+        run, exchange, kind = "", -1, "unreadable"
+        try:
+            ask = _read(content)
+            run, exchange, kind = ask.run, ask.exchange, type(ask.query).__name__
+            clients, found = self._reply(ask)
+            answer = Answer(run, exchange, clients, found)
+        except RefusalError as refusal:
+            answer = Answer(run, exchange, refusal.clients, None, str(refusal))
+        except MixfedError as error:
+            answer = Answer(run, exchange, -1, None, str(error))
+        except Exception as error:  # a site must outlive any question, and its owner wants to know of it
+            answer = Answer(run, exchange, -1, None, f"the question cannot be answered ({type(error).__name__})")
+        if self.log is not None:
+            self.log(
+                {
+                    "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                    "run": run,
+                    "exchange": exchange,
+                    "question": kind,
+                    "clients": answer.clients,
+                    "complaint": answer.complaint,
+                }
+            )
+        return answer
+
+    def _reply(self, ask: Ask) -> tuple[int, Any]:
+        """Give the number of clients that are asked, and what they say."""
+        if isinstance(ask.query, Enrol):
+            return self._enrol(ask.run, ask.query)
+        if ask.run not in self._runs:
+            raise MessageError("this site is not enrolled in the run")
+        if isinstance(ask.query, Conclude):
+            return self._conclude(ask.query)
+        pool = self._runs[ask.run]
+        clients = self._count(ask.who, pool)
+        check_query(ask.query, pool.dim, clients)
+        if isinstance(ask.query, Each):
+            if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
+                raise RefusalError("clients of this site are not asked one by one", clients)
+            return clients, pool.ask_each(ask.query, ask.who)
+        if clients < self.min_clients:
+            raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
+        return clients, pool.ask(ask.query, ask.who)
+
+    def _enrol(self, run: str, query: Enrol) -> tuple[int, Enrolled]:
+        clients = self.clients
+        if clients.n_clients < self.min_clients:
+            raise RefusalError(
+                f"{clients.n_clients} clients, below min_clients = {self.min_clients}: this site contributes nothing",
+                clients.n_clients,
+            )
+        clients = _with_intercept(clients, query.intercept)
+        while len(self._runs) >= _RUNS:
+            self._runs.pop(next(iter(self._runs)))
+        self._runs[run] = LocalPool(clients)
+        listed = query.roster and self.anchors == "single"
+        return clients.n_clients, Enrolled(
+            clients.features,
+            clients.n_clients,
+            clients.n_rows,
+            hashlib.blake2b(self.clients.digest.encode(), key=self.secret or b"", digest_size=16).hexdigest(),
+            self._pseudonyms(clients.keys) if listed else np.empty(0, np.uint64),
+            clients.rows if listed else np.empty(0, np.int64),
+        )
+
+    def _pseudonyms(self, keys: Keys) -> Keys:
+        """Hide keys (c,), which anybody can work out from ids, behind the site's secret."""
+        if self.secret is None:
+            return keys
+        hidden = (hashlib.blake2b(key, key=self.secret, digest_size=8).digest() for key in keys)
+        return np.frombuffer(b"".join(hidden), np.uint64)
+
+    def _count(self, who: Array | Sample | None, pool: LocalPool) -> int:
+        keys = pool.clients.keys
+        if who is None:
+            return len(keys)
+        if isinstance(who, Sample):
+            return len(who.places(keys))
+        if len(np.unique(who)) < len(who) or (len(who) and not 0 <= who.min() <= who.max() < len(keys)):
+            raise MessageError("clients that this site does not have, or one of them twice")
+        return len(who)
+
+    def _conclude(self, query: Conclude) -> tuple[int, Concluded]:
+        if self.out is not None:
+            client, target = self.columns
+            model = Model.from_json(query.model, "the server's model")
+            model = dataclasses.replace(model, client_column=client, target_column=target)
+            clients = _with_intercept(self.clients, model.has_intercept)
+            self.out.mkdir(parents=True, exist_ok=True)
+            (self.out / "model.json").unlink(missing_ok=True)
+            write_parquet(self.out / "clients.parquet", model.assign(clients).columns())
+            model.save(self.out / "model.json")
+        return self.clients.n_clients, Concluded(self.clients.n_clients)
+
+
+def _with_intercept(clients: Held, intercept: bool) -> Held:
+    names = clients.features[: len(clients.features) - clients.intercept]
+    return dataclasses.replace(clients, features=with_intercept(names, intercept))
+
+
+@lru_cache(maxsize=1)
+def _read(content: bytes) -> Ask:
+    """Read a question; sites in one process are often asked the same."""
+    return unpack(content, Ask)
+
+
+# ---------------------------------------------------------------- a site's own file
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteFile:
+    """What the owner of a site writes in ``mixfed.toml``."""
+
+    data: str
+    client: str | None = None
+    target: str | None = None
+    features: list[str] | None = None
+    min_clients: int = 10
+    anchors: AnchorRule = "single"
+    pseudonyms: bool = True
+    out: str = "result"
+
+
+def open_site(path: Path) -> Site:
+    """Read a site's ``mixfed.toml`` and the table that it names; relative paths begin where the file is."""
+    about = read_site_file(path)
+    folder = path.absolute().parent
+    out = folder / about.out
+    clients = open_held(folder / about.data, about.client, about.target, about.features)
+    columns = (
+        (clients.client_column, clients.target_column) if isinstance(clients, Store) else (about.client, about.target)
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    secret = _secret(out / "secret") if about.pseudonyms else None
+    return Site(
+        clients,
+        min_clients=about.min_clients,
+        anchors=about.anchors,
+        secret=secret,
+        out=out,
+        columns=columns,
+        log=lambda line: _append(out / "questions.jsonl", line),
+    )
+
+
+def read_site_file(path: Path) -> SiteFile:
+    """Read and check a ``mixfed.toml``."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML ({error})") from error
+    check_keys(table, [item.name for item in dataclasses.fields(SiteFile)], f"{path}: unknown key")
+    wanted: dict[str, tuple[type, str]] = {
+        **dict.fromkeys(("data", "client", "target", "anchors", "out"), (str, "text")),
+        "features": (list, "a list of columns"),
+        "min_clients": (int, "a whole number"),
+        "pseudonyms": (bool, "true or false"),
+    }
+    for name, value in table.items():
+        kind, what = wanted[name]
+        if type(value) is not kind:
+            raise SettingsError(f"{path}: {name} = {value!r} must be {what}")
+    if not table.get("data"):
+        raise SettingsError(f"{path}: data is missing: name the table of this site's clients")
+    if table.get("anchors", "single") not in get_args(AnchorRule):
+        raise SettingsError(f"{path}: anchors = {table['anchors']!r} must be 'single' or 'summed'")
+    if table.get("min_clients", 1) < 1:
+        raise SettingsError(f"{path}: min_clients = {table['min_clients']} must be 1 or more")
+    return SiteFile(**table)
+
+
+def _secret(path: Path) -> bytes:
+    """Read the secret behind the site's pseudonyms, or make one."""
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_hex(32), encoding="utf-8")
+    return bytes.fromhex(path.read_text(encoding="utf-8"))
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")

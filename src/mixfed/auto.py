@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from . import draws
+from . import draws, summed
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
@@ -41,9 +41,10 @@ _LEAST_CLIENTS, _LEAST_ROWS = 3, 2
 """A kind that counts has so many clients, and so many rows for each coefficient and its noise."""
 _TRIAL_ROUNDS = 5
 """Rounds of local updates that show which candidate to go on with."""
-_BUDGET = 30
+_BUDGET = 29
 _LOOK_EXCHANGES = 11
-"""Another look is taken while it, and what comes after, is likely to end within the budget of exchanges."""
+"""Another look is taken while it, and what comes after, is likely to end within the budget of exchanges. A federation
+has one more, which gives the sites the model."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 _PATIENCE = 2
@@ -90,14 +91,15 @@ def _fit(
     seed: int,
     watch: Watcher | None,
 ) -> Fit:
-    n_clients = len(pool.roster.rows)
+    n_clients = pool.n_clients
     if n_clusters is not None:
         check_clusters(n_clusters, n_clients)
     most = n_clusters or min(settings.max_clusters, n_clients)
     run = Run(pool, watch)
     start = _start(settings, features, n_clusters)
     with run.timing("survey"):
-        ground = _survey(run, features[-1] == INTERCEPT, most, start, Rules(settings.shared_noise), seed)
+        single = settings.anchors == "single"
+        ground = _survey(run, features[-1] == INTERCEPT, most, start, Rules(settings.shared_noise), seed, single)
     search = _Search(run, ground, settings, seed)
     with run.timing("kinds"):
         if n_clusters is None:
@@ -119,6 +121,10 @@ class _Search:
         self.scanned: dict[int, Refined] = {}
         self.sample: Sample | None = None
         """Clients asked while candidates are sought; None for all."""
+        self.searched_clients = 0
+        """How many these were."""
+        self.counted = run.pool.traffic.exchanges
+        """Exchanges before the search, which count against the budget; those that the choice of k takes do not."""
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
@@ -185,8 +191,9 @@ class _Search:
         """Refine k kinds to the maximum and look around it."""
         frame, settings, ground = self.ground.frame, self.settings, self.ground
         traffic = self.run.pool.traffic
-        before = traffic.exchanges - SURVEY_EXCHANGES  # what the choice of k took is not counted against the budget
-        proposed, rules = propose(ground, k, seed=self.seed, quick=False)
+        self.sample = None if ground.anchors is not None else ground.scanned()
+        proposed, rules = self._one("summed starts", self._propose(k, quick=False), self.sample)
+        before = traffic.exchanges - self.counted
         candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
@@ -233,14 +240,23 @@ class _Search:
     def _in_units(self, likelihood: float, asked: ExpectSum) -> float:
         return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
 
-    def searched_clients(self) -> int:
-        """Count the clients among whom candidates were sought."""
-        keys = self.run.pool.roster.keys
-        return len(keys) if self.sample is None else len(self.sample.places(keys))
-
     def _quick(self, k: int) -> Conversation:
+        """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
+        if self.ground.anchors is None:
+            return self._quick_later(k)
         candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
         return refine(self.ground.frame, candidates, rules)
+
+    def _quick_later(self, k: int) -> Conversation:
+        candidates, rules = yield from self._propose(k, quick=True)
+        return (yield from refine(self.ground.frame, candidates, rules))
+
+    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any], Any, tuple[Candidates, Rules]]:
+        """Search for candidates: by the anchors, which takes no exchange, or by sums."""
+        if self.ground.anchors is not None:
+            return propose(self.ground, k, seed=self.seed, quick=quick)
+        rules, keep = Rules(self.settings.shared_noise), self.ground.worth_keeping(k, quick)
+        return (yield from summed.propose(self.ground, k, rules, seed=self.seed, keep=keep))
 
     def _one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
         return cast(T, self._converse(phase, [conversation], who)[0])
@@ -252,22 +268,23 @@ class _Search:
             nonlocal round_
             round_ += 1
             said = [reply for reply in replies if isinstance(reply, ExpectSum)]
+            if said and self.sample == who:
+                self.searched_clients = round(float(said[0].clients[0].sum()))
             best = max((self._in_units(reply.likelihood.max(), reply) for reply in said), default=None)
             self.run.report(phase, round_, 0, Info(best, sum(len(reply.likelihood) for reply in said)))
 
         return converse(self.run.pool, conversations, report, who)
 
 
-def _survey(run: Run, intercept: bool, most: int, start: Floats | None, rules: Rules, seed: int) -> Ground:
-    steps = survey(run.pool, intercept, most, start, rules, seed)
-    for round_ in range(1, SURVEY_EXCHANGES + 1):
-        next(steps)
+def _survey(run: Run, *about: Any) -> Ground:
+    steps, round_ = survey(run.pool, *about), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Ground, end.value)
+        round_ += 1
         run.report("survey", round_, SURVEY_EXCHANGES, Info(None, 0))
-    try:
-        next(steps)
-    except StopIteration as end:
-        ground: Ground = end.value
-    return ground
 
 
 def _levelled(frame: Frame, start: Floats) -> Candidates:
@@ -326,7 +343,7 @@ def _model(
         details={
             "settings": dataclasses.asdict(settings),
             "likelihood": search.likelihood(found),
-            "searched_clients": search.searched_clients(),
+            "searched_clients": search.searched_clients,
             "kind_rows": reply.rows[0][order].tolist(),
             "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
             "choice": [

@@ -66,6 +66,15 @@ class Frame:
         x = (phi - self.centre) * self.stretch
         return x @ self.whiten, (y - self.target_centre - x @ self.slope) / self.scale
 
+    def within(self, basis: Floats) -> Frame:
+        """Look at the features in a basis (d, r) only."""
+        return dataclasses.replace(self, whiten=self.whiten @ basis)
+
+    @staticmethod
+    def plain(dim: int) -> Frame:
+        """Take features and residuals as they are."""
+        return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
+
     def models(self, theta: Floats) -> Floats:
         """Turn models in standard units into models of x for (y - target_centre) / scale. theta (L, d) -> (D, L)."""
         return np.asarray(self.whiten @ theta.T + self.slope[:, None] / self.scale)
@@ -161,6 +170,18 @@ class ExpectSum:
     def __add__(self, other: ExpectSum) -> ExpectSum:
         both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
         return ExpectSum(*(a + b for a, b in both))
+
+    def pick(self, which: Any, informed: Sequence[int] = ()) -> ExpectSum:
+        """Keep what was said of some candidates; their missing information is at places ``informed``."""
+        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        said = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-1]}
+        return dataclasses.replace(self, **said, missing=self.missing[list(informed)])
+
+    @staticmethod
+    def stack(parts: Sequence[ExpectSum]) -> ExpectSum:
+        """Put together what was said of several batches of candidates."""
+        names = [item.name for item in dataclasses.fields(ExpectSum)]
+        return ExpectSum(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True, eq=False)

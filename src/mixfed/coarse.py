@@ -72,10 +72,12 @@ class Ground:
     """(d, r): leading directions first, then the ways that are kept within reach."""
     ways: int
     """How many columns of the basis are such ways."""
-    anchors: Anchors
-    """Each counting once."""
+    moments: Floats
+    """(d, d): the all-pairs moments, a mean over rows: the second moment of the kinds' models."""
+    anchors: Anchors | None
+    """Each counting once; None if clients do not answer one by one."""
     fair: Floats
-    """(a,): how often each must count for the anchors to stand for all clients."""
+    """(h,): how often each must count for the anchors to stand for all clients."""
     constant: Array
     """Places of columns that are constant, the intercept and what takes its role excepted."""
     tied: Array
@@ -97,6 +99,10 @@ class Ground:
         """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
         return int(np.clip(40_000 / (k * self.frame.dim**2), 4, 16))
 
+    def worth_keeping(self, k: int, quick: bool) -> int:
+        """Say how many candidates of k kinds a search should end with."""
+        return min(self.worth_asking(k), 6) if quick else self.worth_asking(k)
+
     def columns(self, k: int) -> Array:
         """Give the columns of the basis that k kinds need: fewer have less room for noise."""
         leading = self.basis.shape[1] - self.ways
@@ -104,9 +110,18 @@ class Ground:
 
 
 def survey(
-    pool: Pool, intercept: bool, most_clusters: int, start: Floats | None, rules: Rules, seed: int
+    pool: Pool,
+    intercept: bool,
+    most_clusters: int,
+    start: Floats | None,
+    rules: Rules,
+    seed: int,
+    single: bool = True,
 ) -> Generator[None, None, Ground]:
-    """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach."""
+    """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach.
+
+    Unless ``single``, no client is asked alone, and the fourth exchange is left out.
+    """
     census = pool.ask(Census())
     columns = inspect(census, intercept)
     yield
@@ -115,15 +130,19 @@ def survey(
     paired = census.sizes[2:].sum()
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
-    moments = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim)).matrix
+    asked = crowd.draw(BASIS_ROWS * frame.dim)
+    moments = pool.ask(PairMoments(frame, lone), asked).matrix
+    counted = census.n_rows - (0 if lone else int(census.sizes[1:2].sum()))
+    moments = moments / max(counted * (1.0 if asked is None else asked.share), 1.0)
     basis, ways = _basis(moments, frame, most_clusters, start)
     yield
-    who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
-    statistics = pool.ask_each(Project(frame, basis), who)
-    yield
-    anchors = Anchors(statistics, np.ones(len(who)), rules)
+    anchors, fair = None, np.empty(0)
+    if single:
+        who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
+        anchors = Anchors(pool.ask_each(Project(frame, basis), who), np.ones(len(who)), rules)
+        yield
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
-    return Ground(census, frame, basis, ways, anchors, fair, constant, combined, crowd)
+    return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd)
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:
@@ -131,15 +150,16 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
 
     Gives also the rules by which all mixtures of k kinds are judged.
     """
-    keep = min(ground.worth_asking(k), 6) if quick else ground.worth_asking(k)
-    columns = ground.columns(k)
-    rules = settle(ground.anchors.within(columns, ground.fair), k, draws.generator(seed, "rules", k))
+    anchors = ground.anchors
+    assert anchors is not None
+    keep, columns = ground.worth_keeping(k, quick), ground.columns(k)
+    rules = settle(anchors.within(columns, ground.fair), k, draws.generator(seed, "rules", k))
 
-    views = [ground.fair] if quick else [ground.fair, ground.anchors.weight]
+    views = [ground.fair] if quick else [ground.fair, anchors.weight]
 
     def look(weight: Floats) -> Candidates:
         rng = draws.generator(seed, "starts", k)
-        return search(ground.anchors.within(columns, weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
+        return search(anchors.within(columns, weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
 
     reduced = Candidates.stack(list(side_by_side(look, views)))
     theta = reduced.theta @ ground.basis[:, columns].T

@@ -70,7 +70,7 @@ def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
                 )
     share = np.exp(found.mixture.log_weight[0][order])
     rare = np.flatnonzero((share * len(ground.fair) < 5) & (share < 0.5))
-    if len(rare):
+    if len(rare) and ground.anchors is not None:
         said.append(f"{_named(rare)} with fewer than 5 of the {len(ground.fair)} anchors: others like it may be missed")
     return said
 

@@ -37,7 +37,7 @@ def fit_paper(
     """
     run = Run(pool, watch)
     with run.timing("census"):
-        check_clusters(n_clusters, len(pool.roster.rows))
+        check_clusters(n_clusters, pool.n_clients)
         census, peak = pool.ask(Census()), pool.ask(Peak()).peak
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)

@@ -218,8 +218,21 @@ def look_again(
     ground: Ground, found: Refined, rng: np.random.Generator, near: float = NEAR
 ) -> Generator[Query[Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
-    k = found.mixture.theta.shape[1]
-    columns, keep = ground.columns(k), ground.worth_asking(k)
+    keep = ground.worth_asking(found.mixture.theta.shape[1])
+    moments = yield SplitMoments(ground.frame, found.mixture)
+    split = splits(found.mixture, found.reply, moments.matrix, keep // 2)
+    candidates = Candidates.stack([*split, _variants(ground, found, rng, keep)])
+    if len(candidates) == 0:
+        return found
+    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3, near=near)
+    return better or found
+
+
+def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: int) -> Candidates:
+    """Let the anchors, if there are any, say which variants of a mixture are worth a try."""
+    if ground.anchors is None:
+        return found.mixture.pick([])
+    columns = ground.columns(found.mixture.theta.shape[1])
     anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(found.rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
@@ -227,13 +240,7 @@ def look_again(
     made, value = anchors.climb(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
     other = [c for c in distinct(made, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
     made = made.pick(np.array(other, dtype=int))
-    moments = yield SplitMoments(ground.frame, found.mixture)
-    split = splits(found.mixture, found.reply, moments.matrix, keep // 2)
-    candidates = Candidates.stack([*split, Candidates(made.theta @ basis.T, made.log_variance, made.log_weight)])
-    if len(candidates) == 0:
-        return found
-    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3, near=near)
-    return better or found
+    return Candidates(made.theta @ basis.T, made.log_variance, made.log_weight)
 
 
 def converse(
@@ -365,14 +372,4 @@ def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field
 
 def _only(reply: ExpectSum, c: int, informed: tuple[int, ...]) -> ExpectSum:
     """Keep what was said of one candidate."""
-    place = [informed.index(c)] if c in informed else []
-    return ExpectSum(
-        reply.likelihood[[c]],
-        reply.clients[[c]],
-        reply.rows[[c]],
-        reply.squares[[c]],
-        reply.score[[c]],
-        reply.gram[[c]],
-        reply.overlap[[c]],
-        reply.missing[place],
-    )
+    return reply.pick(c, [informed.index(c)] if c in informed else [])

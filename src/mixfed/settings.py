@@ -17,6 +17,7 @@ UpdateName = Literal["fedavg", "fedprox"]
 MembershipName = Literal["hard", "soft"]
 AutoUpdateName = Literal["exact", "fedavg", "fedprox"]
 NoiseName = Literal["own", "shared"]
+AnchorsName = Literal["single", "summed"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ class AutoSettings:
     """Rounds of local updates, at most."""
     max_clusters: int = 12
     """The largest number of kinds tried when it is to be found."""
+    anchors: AnchorsName = "single"
+    """Anchors reply one by one, once; or all they are asked is summed, which takes more exchanges."""
     start: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     """A model, or a model for each kind, to try besides our own; it can only raise the likelihood."""
 
@@ -124,6 +127,7 @@ class AutoSettings:
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
         _require(self, "membership", lambda value: value in get_args(MembershipName), "'hard' or 'soft'")
         _require(self, "update", lambda value: value in get_args(AutoUpdateName), "'exact', 'fedavg' or 'fedprox'")
+        _require(self, "anchors", lambda value: value in get_args(AnchorsName), "'single' or 'summed'")
         _require(self, "step", lambda value: value is None or (math.isfinite(value) and value > 0), "a number above 0")
         for name in ("local_steps", "refine_rounds", "max_clusters"):
             _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")

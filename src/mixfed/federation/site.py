@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from ..exchange import Each
 from ..messages import MessageError
 from ..model import Model
 from ..pool import LocalPool, Sample
-from ..settings import check_keys
+from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables import write_parquet
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_query, pack, unpack
 
-AnchorRule = Literal["single", "summed"]
 _RUNS = 4
 """Runs that a site takes part in at once; an older one has ended."""
 
@@ -59,7 +58,7 @@ class Site:
         clients: Held,
         *,
         min_clients: int = 1,
-        anchors: AnchorRule = "single",
+        anchors: AnchorsName = "single",
         secret: bytes | None = None,
         out: Path | None = None,
         columns: tuple[str | None, str | None] = (None, None),
@@ -198,7 +197,7 @@ class SiteFile:
     target: str | None = None
     features: list[str] | None = None
     min_clients: int = 10
-    anchors: AnchorRule = "single"
+    anchors: AnchorsName = "single"
     pseudonyms: bool = True
     out: str = "result"
 
@@ -246,7 +245,7 @@ def read_site_file(path: Path) -> SiteFile:
             raise SettingsError(f"{path}: {name} = {value!r} must be {what}")
     if not table.get("data"):
         raise SettingsError(f"{path}: data is missing: name the table of this site's clients")
-    if table.get("anchors", "single") not in get_args(AnchorRule):
+    if table.get("anchors", "single") not in get_args(AnchorsName):
         raise SettingsError(f"{path}: anchors = {table['anchors']!r} must be 'single' or 'summed'")
     if table.get("min_clients", 1) < 1:
         raise SettingsError(f"{path}: min_clients = {table['min_clients']} must be 1 or more")

@@ -7,5 +7,6 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
 Keys: TypeAlias = NDArray[np.uint64]
 Array: TypeAlias = NDArray[Any]

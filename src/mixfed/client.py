@@ -60,11 +60,16 @@ def _census(query: Census, clients: Held) -> CensusSum:
     ones = np.ones(int(clients.intercept))
 
     def one(block: Clients) -> CensusSum:
-        low, high, total, target_low, target_high, target = kernels.census(block.phi, block.y)
+        low, high, total, *targets, target = kernels.census(block.phi, block.y)
+        steady = low == high
+        value, (low, high) = np.where(steady, low, 0.0), _blurred(low, high)
+        target_low, target_high = (float(end) for end in _blurred(*targets))
         return CensusSum(
             sizes=np.bincount(block.rows).astype(np.int64),
             low=np.concatenate([low, ones]),
             high=np.concatenate([high, ones]),
+            steady=np.concatenate([steady, ones > 0]),
+            value=np.concatenate([value, ones]),
             total=np.concatenate([total, ones * block.n_rows]),
             target=target,
             target_low=target_low,
@@ -73,6 +78,18 @@ def _census(query: Census, clients: Held) -> CensusSum:
         )
 
     return summed(one, clients)
+
+
+def _blurred(low: Any, high: Any) -> tuple[Any, Any]:
+    """Widen ranges (d,) to numbers of three bits: an extreme is a value in somebody's row, and nobody's are to be told.
+
+    Rounding keeps the order, so the range of all clients is that of their ranges.
+    """
+    largest = np.finfo(np.float64).max
+    (down, below), (up, above) = np.frexp(low), np.frexp(high)
+    with np.errstate(over="ignore"):
+        low, high = np.ldexp(np.floor(8.0 * down) / 8.0, below), np.ldexp(np.ceil(8.0 * up) / 8.0, above)
+    return np.maximum(low, -largest), np.minimum(high, largest)
 
 
 @answer.register

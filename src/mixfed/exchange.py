@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .arrays import Array, Bools, Floats, Ints
 from .losses import SQUARED, Loss
 
 
@@ -54,9 +54,13 @@ class CensusSum:
     sizes: Annotated[Ints, "?"]
     """How many clients have 0, 1, 2, ... rows."""
     low: Annotated[Floats, "D"]
-    """The least value of each feature."""
+    """No value of a feature is below: a round number, and so nobody's value."""
     high: Annotated[Floats, "D"]
-    """The largest value of each feature."""
+    """Nor above."""
+    steady: Annotated[Bools, "D"]
+    """Whether a feature has the same value in all rows."""
+    value: Annotated[Floats, "D"]
+    """That value; else 0."""
     total: Annotated[Floats, "D"]
     """The sum of each feature."""
     target: float
@@ -70,10 +74,13 @@ class CensusSum:
         longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
         sizes = longer.copy()
         sizes[: len(shorter)] += shorter
+        steady = self.steady & other.steady & (self.value == other.value)
         return CensusSum(
             sizes,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
+            steady,
+            np.where(steady, self.value, 0.0),
             self.total + other.total,
             self.target + other.target,
             min(self.target_low, other.target_low),

@@ -41,8 +41,8 @@ class Columns:
 
 def inspect(census: CensusSum, intercept: bool) -> Columns:
     """Find the constant columns and the means."""
-    steady = census.low == census.high
-    found = np.flatnonzero(steady & (census.low != 0))
+    steady = census.steady
+    found = np.flatnonzero(steady & (census.value != 0))
     constant = (len(steady) - 1 if intercept else int(found[0])) if len(found) else None
     live = ~steady
     centre = np.zeros(len(steady))
@@ -51,7 +51,7 @@ def inspect(census: CensusSum, intercept: bool) -> Columns:
         live[constant] = True
     unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
     target_centre = census.target / census.n_rows if constant is not None else 0.0
-    value = 1.0 if constant is None else float(census.low[constant])
+    value = 1.0 if constant is None else float(census.value[constant])
     target_unit = max(abs(census.target_low - target_centre), abs(census.target_high - target_centre)) or 1.0
     return Columns(
         centre, np.where(unit > 0, unit, 1.0), target_centre, target_unit, constant, value, live, census.single

@@ -120,9 +120,9 @@ def _start(settings: PaperSettings, features: tuple[str, ...]) -> Floats:
 def _check_columns(census: CensusSum, features: tuple[str, ...]) -> None:
     """Refuse columns that no model could tell from the intercept or from nothing at all."""
     intercept = features[-1] == INTERCEPT
-    for name, low, high in zip(features, census.low, census.high, strict=True):
-        if low == high and name != INTERCEPT and (intercept or low == 0):
+    for name, steady, value in zip(features, census.steady, census.value, strict=True):
+        if steady and name != INTERCEPT and (intercept or value == 0):
             raise DataError(
-                f"column '{name}' is constant (always {low:g}) and cannot be told from "
+                f"column '{name}' is constant (always {value:g}) and cannot be told from "
                 f"{'the intercept' if intercept else 'nothing at all'}: leave it out of the features"
             )

@@ -203,14 +203,14 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
 def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
     """Turn sums over x into sums over z."""
-    k = sums.clients.shape[1]
+    count, k = len(sums.missing), sums.clients.shape[1]
     wide, dim = frame.whiten.shape
     # (theta_j, log variance_j, log weight_j): only the first is in other units.
     own = np.zeros((wide + 2, dim + 2))
     own[:wide, :dim] = frame.whiten
     own[wide:, dim:] = np.eye(2)
-    missing = sums.missing.reshape(-1, k, wide + 2, k, wide + 2)
-    missing = np.einsum("ijakb,ac,bd->ijckd", missing, own, own, optimize=True)
+    missing = sums.missing.reshape(-1, wide + 2) @ own
+    missing = own.T @ missing.reshape(count * k, wide + 2, k * (dim + 2))
     return ExpectSum(
         sums.likelihood,
         sums.clients,
@@ -219,7 +219,7 @@ def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
         sums.score @ frame.whiten,
         _in_standard_units(frame, sums.gram),
         sums.overlap,
-        missing.reshape(-1, k * (dim + 2), k * (dim + 2)),
+        missing.reshape(count, k * (dim + 2), k * (dim + 2)),
     )
 
 

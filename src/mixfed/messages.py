@@ -14,9 +14,10 @@ import math
 import struct
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Union, cast
+from itertools import repeat
+from typing import Annotated, Any, TypeAlias, Union, cast
 
 import numpy as np
 
@@ -68,12 +69,15 @@ def decode(content: bytes, kinds: dict[str, type[Any]] = KINDS) -> Any:
 
 
 def _describe(value: Any, arrays: list[bytes]) -> Any:
-    if dataclasses.is_dataclass(value):
-        fields = {item.name: _describe(getattr(value, item.name), arrays) for item in _given(type(value))}
-        return {"kind": type(value).__name__, "fields": fields}
     if isinstance(value, np.ndarray):
-        arrays.append(np.ascontiguousarray(value).tobytes())
+        arrays.append(value.tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
+    if dataclasses.is_dataclass(value):
+        kind: Any = type(value)
+        return {
+            "kind": kind.__name__,
+            "fields": {name: _describe(getattr(value, name), arrays) for name in _names(kind)},
+        }
     if isinstance(value, tuple):
         return {"items": [_describe(item, arrays) for item in value]}
     if isinstance(value, np.generic):
@@ -114,9 +118,10 @@ def _rebuild(found: Any, arrays: _Arrays, kinds: dict[str, type[Any]]) -> Any:
     return kind(**{name: _rebuild(value, arrays, kinds) for name, value in found["fields"].items()})
 
 
-def _given(kind: type[Any]) -> Iterator[dataclasses.Field[Any]]:
-    """Give the fields that make a message; others follow from them."""
-    return (item for item in dataclasses.fields(kind) if item.init)
+@cache
+def _names(kind: type[Any]) -> list[str]:
+    """Give the names of what makes a message; the rest follows from it."""
+    return [item.name for item in dataclasses.fields(kind) if item.init]
 
 
 # ---------------------------------------------------------------- is it what was expected?
@@ -128,85 +133,112 @@ def check(message: Any, kind: Any, sizes: dict[str, int], *, bind: bool) -> None
     ``sizes`` are those that letters in shapes stand for; others are learned from the message if ``bind``, and else not
     allowed. Of several shapes ("k d | k D") the first counts all letters of which are known.
     """
-    _check(message, kind, sizes, bind, getattr(kind, "__name__", "message"))
+    _checker(kind)(message, sizes, bind, "the message")
 
 
 def finite(message: Any) -> bool:
     """Say whether all numbers in a message are."""
-    if dataclasses.is_dataclass(message):
-        return all(finite(getattr(message, item.name)) for item in dataclasses.fields(message))
-    if isinstance(message, tuple):
-        return all(map(finite, message))
     if isinstance(message, np.ndarray):
         return message.dtype.kind != "f" or bool(np.isfinite(message).all())
+    if isinstance(message, tuple):
+        return all(map(finite, message))
+    if dataclasses.is_dataclass(message):
+        return all(finite(getattr(message, name)) for name in _names(cast(Any, type(message))))
     return not isinstance(message, float) or math.isfinite(message)
 
 
+Checker: TypeAlias = Callable[[Any, dict[str, int], bool, str], None]
+"""Takes a value, sizes, whether to learn more of them, and where the value is; raises `MessageError`."""
+
+
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {item.name: hints[item.name] for item in _given(kind)}
-
-
-def _check(value: Any, hint: Any, sizes: dict[str, int], bind: bool, where: str) -> None:
+def _checker(hint: Any) -> Checker:
+    """Make what checks values of a type, once for each."""
     shape = None
     if typing.get_origin(hint) is Annotated:
-        hint, shape = typing.get_args(hint)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any or (value is None and hint in (None, types.NoneType)):
-        return
-    if origin in (Union, types.UnionType):
-        fitting = [part for part in arguments if _outwardly(value, part)]
-        if not fitting:
+        hint, text = typing.get_args(hint)
+        shape = _Shape(text)
+    kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind is Any:
+        return lambda value, sizes, bind, where: None
+    if kind in (Union, types.UnionType):
+        return _union_checker(arguments)
+    dtype = typing.get_args(arguments[1])[0] if kind is np.ndarray else Any
+    item = _checker(arguments[0]) if kind is tuple else None
+
+    def check_value(value: Any, sizes: dict[str, int], bind: bool, where: str) -> None:
+        if not _is_a(value, kind):
             raise MessageError(f"{where} is a {type(value).__name__}")
-        _check(value, fitting[0], sizes, bind, where)
-    elif not _outwardly(value, hint):
+        if dtype is not Any and value.dtype != dtype:
+            raise MessageError(f"{where} holds {value.dtype}, not {np.dtype(dtype)}")
+        if shape is not None:
+            shape.check(value.shape if kind is np.ndarray else (len(value),), sizes, bind, where)
+        if item is not None:
+            for part in value:
+                item(part, sizes, bind, where)
+        for name, place, part_checker in _parts(cast(Any, type(value))):
+            part_checker(getattr(value, name), sizes, bind, place)
+
+    return check_value
+
+
+def _union_checker(options: tuple[Any, ...]) -> Checker:
+    inner = [typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint for hint in options]
+    kinds = [typing.get_origin(hint) or hint for hint in inner]
+    checkers = [_checker(hint) for hint in options]
+
+    def check_value(value: Any, sizes: dict[str, int], bind: bool, where: str) -> None:
+        for kind, checker in zip(kinds, checkers, strict=True):
+            if _is_a(value, kind):
+                return checker(value, sizes, bind, where)
         raise MessageError(f"{where} is a {type(value).__name__}")
-    elif dataclasses.is_dataclass(value):
-        for name, part in _hints(cast(Any, type(value))).items():
-            _check(getattr(value, name), part, sizes, bind, f"{type(value).__name__}.{name}")
-    elif isinstance(value, tuple):
-        if shape is not None:
-            _check_shape((len(value),), shape, sizes, bind, where)
-        for item in value:
-            _check(item, arguments[0], sizes, bind, where)
-    elif isinstance(value, np.ndarray):
-        wanted = typing.get_args(arguments[1])[0]
-        if wanted is not Any and value.dtype != np.dtype(wanted):
-            raise MessageError(f"{where} holds {value.dtype}, not {np.dtype(wanted)}")
-        if shape is not None:
-            _check_shape(value.shape, shape, sizes, bind, where)
+
+    return check_value
 
 
-def _outwardly(value: Any, hint: Any) -> bool:
-    """Say whether a value is of a type, whatever it holds."""
-    if typing.get_origin(hint) is Annotated:
-        hint = typing.get_args(hint)[0]
-    kind = typing.get_origin(hint) or hint
+def _is_a(value: Any, kind: Any) -> bool:
+    """Say whether a value is of a type, and a number of the very type: a truth is no count."""
     if kind is float:
         return type(value) in (int, float)
-    if kind in (bool, int, str):
-        return type(value) is kind
-    return value is None if kind in (None, types.NoneType) else isinstance(value, kind)
+    return type(value) is kind if kind in (bool, int, str) else isinstance(value, kind)
 
 
-def _check_shape(shape: tuple[int, ...], wanted: str, sizes: dict[str, int], bind: bool, where: str) -> None:
-    options = [option.split() for option in wanted.split("|")]
-    known = [option for option in options if not any(math.isnan(_size(size, sizes)) for size in option)]
-    (option, *_) = known or options
-    if bind:
-        for size, found in zip(option, shape, strict=False):
-            if size.isalpha():
-                sizes.setdefault(size, found)
-    expected = [found if size == "?" else _size(size, sizes) for size, found in zip(option, shape, strict=False)]
-    if len(option) != len(shape) or expected != list(shape):
-        raise MessageError(f"{where} has the shape {shape}, not ({', '.join(option)})")
+@cache
+def _parts(kind: type[Any]) -> list[tuple[str, str, Checker]]:
+    """Say what a kind of message holds: names, how people call them, and what checks them."""
+    if not dataclasses.is_dataclass(kind):
+        return []
+    named, hints = _names(cast(Any, kind)), typing.get_type_hints(kind, include_extras=True)
+    return [(name, f"{kind.__qualname__}.{name}", _checker(hints[name])) for name in named]
 
 
-def _size(size: str, sizes: dict[str, int]) -> float:
-    """Work out a size such as ``k*(d+2)``; NaN if a letter is unknown."""
-    product: float = 1
-    for factor in size.replace("(", "").replace(")", "").split("*"):
-        name, _, more = factor.partition("+")
-        product *= (0 if name == "?" else sizes.get(name, math.nan)) + int(more or 0)
-    return product
+class _Shape:
+    """A shape, such as ``C k d``, or several."""
+
+    def __init__(self, text: str) -> None:
+        self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
+
+    def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
+        """Refuse another shape."""
+        known = (option for option in self.options if all(size.letters <= sizes.keys() for size in option))
+        option = next(known, self.options[0])
+        if len(shape) != len(option) or not all(map(_Size.fits, option, shape, repeat(sizes), repeat(bind))):
+            raise MessageError(f"{where} has the shape {shape}, not ({', '.join(size.text for size in option)})")
+
+
+class _Size:
+    """A size, such as ``d`` or ``k*(d+2)``; ``?`` is any."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        factors = [factor.partition("+") for factor in text.replace("(", "").replace(")", "").split("*")]
+        self.factors = [(name, int(more or 0)) for name, _, more in factors if name != "?"]
+        self.letters = {name for name, _ in self.factors}
+
+    def fits(self, found: int, sizes: dict[str, int], bind: bool) -> bool:
+        """Say whether this is the size, which may be learned just now."""
+        if not self.factors:
+            return True
+        if bind and self.text.isalpha():
+            sizes.setdefault(self.text, found)
+        return self.letters <= sizes.keys() and found == math.prod(sizes[name] + more for name, more in self.factors)

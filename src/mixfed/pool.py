@@ -101,13 +101,23 @@ class LocalPool:
 
     def ask(self, query: Query[S], who: Who = None) -> S:
         """Answer for some clients, or for all."""
-        with one_blas_thread():
-            reply = cast(S, answer(query, self._asked(who)))
+        reply = self.answer(query, who)
         self.traffic.count(query, reply)
         return reply
 
     def ask_each(self, query: Each[R], who: Array) -> R:
-        """Answer for each of the clients at places ``who``, a block of them at a time: they may be large."""
+        """Answer for each of the clients at places ``who``."""
+        replies = self.answer_each(query, who)
+        self.traffic.count(query, replies, speakers=len(who))
+        return replies
+
+    def answer(self, query: Query[S], who: Who = None) -> S:
+        """Answer as in an exchange, which is not counted as one."""
+        with one_blas_thread():
+            return cast(S, answer(query, self._asked(who)))
+
+    def answer_each(self, query: Each[R], who: Array) -> R:
+        """Answer for single clients, a block of them at a time: they may be large."""
 
         def some(edges: tuple[int, int]) -> R:
             which = np.arange(*edges)
@@ -115,9 +125,7 @@ class LocalPool:
 
         offsets = np.concatenate([[0], np.cumsum(self.clients.rows[who])])
         with one_blas_thread():
-            replies = joined(list(side_by_side(some, cut(offsets, self.dim))))
-        self.traffic.count(query, replies, speakers=len(who))
-        return replies
+            return joined(list(side_by_side(some, cut(offsets, self.dim))))
 
     def _asked(self, who: Who) -> Held:
         """Find the clients asked. A sample is asked several times in a row: the rows of the last are kept at hand."""

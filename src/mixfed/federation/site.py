@@ -114,14 +114,14 @@ class Site:
             return self._conclude(ask.query)
         pool = self._runs[ask.run]
         clients = self._count(ask.who, pool)
-        check_query(ask.query, pool.dim, clients)
+        _check(ask, pool.dim, clients)
         if isinstance(ask.query, Each):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
                 raise RefusalError("clients of this site are not asked one by one", clients)
-            return clients, pool.ask_each(ask.query, ask.who)
+            return clients, pool.answer_each(ask.query, ask.who)
         if clients < self.min_clients:
             raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
-        return clients, pool.ask(ask.query, ask.who)
+        return clients, pool.answer(ask.query, ask.who)
 
     def _enrol(self, run: str, query: Enrol) -> tuple[int, Enrolled]:
         clients = self.clients
@@ -179,10 +179,17 @@ def _with_intercept(clients: Held, intercept: bool) -> Held:
     return dataclasses.replace(clients, features=with_intercept(names, intercept))
 
 
+# Sites in one process are often asked the same question: it is read and checked once.
+
+
 @lru_cache(maxsize=1)
 def _read(content: bytes) -> Ask:
-    """Read a question; sites in one process are often asked the same."""
     return unpack(content, Ask)
+
+
+@lru_cache(maxsize=1)
+def _check(ask: Ask, columns: int, asked: int) -> None:
+    check_query(ask.query, columns, asked)
 
 
 # ---------------------------------------------------------------- a site's own file

@@ -79,7 +79,7 @@ class SitesLostError(PoolError):
 
     def __init__(self, lost: Mapping[str, str]) -> None:
         super().__init__(f"lost {len(lost)} site{'s' * (len(lost) > 1)} ({_list(lost)})")
-        self.names = set(lost)
+        self.lost = dict(lost)
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ class _Attempts:
 class FederatedPool:
     """All clients of the sites that take part.
 
-    ``sites`` says who may; by default all that the transport knows. A site is asked ``tries`` times before it is lost,
-    the first time for ``timeout`` seconds. Unless ``min_share`` of the sites enrol, there is no pool. With
-    ``roster=False`` the server learns nothing of single clients, and they cannot be asked one by one.
+    All sites of the transport may, but those ``absent``, for a reason that is given for each. A site is asked ``tries``
+    times before it is lost, the first time for ``timeout`` seconds. Unless ``min_share`` of the sites enrol, there is
+    no pool. With ``roster=False`` the server learns nothing of single clients, and they cannot be asked one by one.
     """
 
     def __init__(
         self,
         transport: Transport,
         *,
-        sites: Sequence[str] | None = None,
+        absent: Mapping[str, str] | None = None,
         intercept: bool = True,
         roster: bool = True,
         timeout: float = 30.0,
@@ -149,18 +149,18 @@ class FederatedPool:
         self.bytes_down: dict[str, int] = {}
         """By site, over all exchanges."""
         self.bytes_up: dict[str, int] = {}
-        self.absent: dict[str, str] = {}
+        self.absent = dict(absent or {})
         """Sites that do not take part, and why."""
         self._members: dict[str, Enrolled] = {}
         self._small: set[Sample] = set()
-        self._enrol(sorted(sites if sites is not None else transport.names), Enrol(intercept, roster))
-        known = len(transport.names)
-        if len(self._members) < max(1, math.ceil(min_share * known)):
+        known = list(transport.names)
+        self._enrol([name for name in known if name not in self.absent], Enrol(intercept, roster))
+        if len(self._members) < max(1, math.ceil(min_share * len(known))):
             reasons = (
                 "; ".join(f"{name}: {reason}" for name, reason in sorted(self.absent.items())) or "nobody is there"
             )
             raise PoolError(
-                f"{len(self._members)} of {known} sites take part, at least {min_share:.0%} must ({reasons})"
+                f"{len(self._members)} of {len(known)} sites take part, at least {min_share:.0%} must ({reasons})"
             )
 
     # ---------------------------------------------------------------- who is there

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,15 +108,15 @@ class _Run:
     def fit(self) -> Fit:
         """Fit with the members of the run before, if there was one, else with all; without those who are lost."""
         pool, resume = self._members_again()
-        lost: set[str] = set()
+        lost: dict[str, str] = {}
         while True:
             if pool is None:
-                pool = self._pool([name for name in self.transport.names if name not in lost])
+                pool = self._pool(lost)
             try:
                 return self._fit(pool, resume)
             except SitesLostError as error:
                 self._note(f"{error}; the run begins anew with the others")
-                lost |= error.names
+                lost |= error.lost
                 pool, resume = None, False
 
     def _fit(self, pool: FederatedPool, resume: bool) -> Fit:
@@ -146,11 +146,11 @@ class _Run:
 
         return fit_auto(pool, features, job.n_clusters, settings, seed=job.seed, watch=self.watch)
 
-    def _pool(self, sites: Sequence[str], min_share: float | None = None) -> FederatedPool:
+    def _pool(self, absent: Mapping[str, str], min_share: float | None = None) -> FederatedPool:
         job = self.job
         return FederatedPool(
             self.transport,
-            sites=sites,
+            absent=absent,
             intercept=job.intercept,
             roster=job.roster,
             timeout=job.timeout,
@@ -171,7 +171,8 @@ class _Run:
         while True:
             present = [name for name in members if name in self.transport.names]
             if len(present) == len(members):
-                pool = self._pool(present, min_share=0.0)
+                others = {name: "not in this run" for name in self.transport.names if name not in members}
+                pool = self._pool(others, min_share=0.0)
                 found = {name: site.digest for name, site in pool.members.items()}
                 if found == members:
                     return pool, True

@@ -432,6 +432,16 @@ def test_an_answer_that_is_too_large_is_not_even_read(small, monkeypatch):
     assert "more than the 20000 that are allowed" in pool.absent["site-0"]
 
 
+@pytest.mark.parametrize("change", [{"clients": 10**6}, {"rows": 5}, {"clients": 0}, {"sizes": np.ones(3, np.int64)}])
+def test_an_enrolment_that_cannot_be(small, change):
+    def disturb(name, number, content):
+        lie = changed(lambda content: dataclasses.replace(content, **change))
+        return lie(content) if name == "site-0" else [content]
+
+    pool = FederatedPool(Disturbed(split(small.clients, 3), disturb), intercept=False, tries=1)
+    assert list(pool.absent) == ["site-0"]
+
+
 @pytest.mark.parametrize("part", ["sizes", "low", "target"])
 def test_a_census_that_cannot_be(small, part):
     def change(content):
@@ -465,7 +475,8 @@ def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path)
 def test_no_sum_is_over_fewer_clients_than_the_floor(small):
     clients = small.clients
     sites = split(clients, 3, min_clients=50)
-    pool = FederatedPool(InProcess(sites), intercept=False)
+    seen = []
+    pool = FederatedPool(InProcess(sites), intercept=False, watch=seen.append)
     # A sample with too few clients at some site is not answered by it: all are asked.
     assert pool.ask(Census(), Sample(0, 0.05)).n_clients == clients.n_clients
     asked = pool.traffic.exchanges
@@ -474,6 +485,7 @@ def test_no_sum_is_over_fewer_clients_than_the_floor(small):
     first = sites["site-0"].clients.n_clients
     who = np.concatenate([np.arange(60), first + np.arange(20)])
     assert pool.ask(Census(), who).n_clients == 60
+    assert seen[-1].dropped == (("site-1", "a sum over 20 clients, below min_clients = 50"),)
     with pytest.raises(PoolError, match="no site may speak for so few"):
         pool.ask(Census(), np.arange(20))
 
@@ -507,7 +519,7 @@ def test_a_site_may_not_let_clients_answer_alone(small, tmp_path):
     job = Job(3, settings={"anchors": "summed"}, intercept=False)
     conduct(Recorded(split(clients, 3, anchors="summed")), job, tmp_path / "a")
     assert not any(isinstance(query, Project) for query in found)
-    with pytest.raises(PoolError, match="anchors = 'summed'"):
+    with pytest.raises(SettingsError, match="anchors = 'summed'"):
         conduct(InProcess(split(clients, 3, anchors="summed")), Job(3, intercept=False), tmp_path / "b")
     # Anchors are taken from the other sites.
     mixed = split(clients, 3) | {"closed": Site(simulate(n_clients=200, dim=5, seed=9).clients, anchors="summed")}

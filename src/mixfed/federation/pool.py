@@ -29,7 +29,7 @@ import numpy as np
 from ..arrays import Array, Ints
 from ..candidates import ExpectSum, GramSum, Statistics
 from ..compiled import cores
-from ..errors import PoolError
+from ..errors import PoolError, SettingsError
 from ..exchange import BlockSum, CensusSum, Each, ModelSum, PeakSum, Query, R, Replies, S, Traffic
 from ..messages import MessageError
 from ..pool import Roster, Sample, Who, joined
@@ -99,7 +99,7 @@ class Exchange:
     bytes_up: int
     """From all sites together, bad answers and all."""
     dropped: tuple[tuple[str, str], ...]
-    """Site and reason of every answer that was not taken."""
+    """Site and reason of every answer that was not taken, and of every answer that was refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +120,11 @@ class _Attempts:
     bytes_up: dict[str, int] = field(default_factory=dict)
     dropped: list[tuple[str, str]] = field(default_factory=list)
     count: int = 0
+
+    def down(self, messages: Mapping[str, bytes]) -> None:
+        """Count what is sent."""
+        for name, content in messages.items():
+            self.bytes_down[name] = self.bytes_down.get(name, 0) + len(content)
 
 
 class FederatedPool:
@@ -156,12 +161,8 @@ class FederatedPool:
         known = list(transport.names)
         self._enrol([name for name in known if name not in self.absent], Enrol(intercept, roster))
         if len(self._members) < max(1, math.ceil(min_share * len(known))):
-            reasons = (
-                "; ".join(f"{name}: {reason}" for name, reason in sorted(self.absent.items())) or "nobody is there"
-            )
-            raise PoolError(
-                f"{len(self._members)} of {len(known)} sites take part, at least {min_share:.0%} must ({reasons})"
-            )
+            count, reasons = f"{len(self._members)} of {len(known)}", _list(self.absent)
+            raise PoolError(f"{count} sites take part, at least {min_share:.0%} must ({reasons})")
 
     # ---------------------------------------------------------------- who is there
 
@@ -236,7 +237,7 @@ class FederatedPool:
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one, through their sites; replies come in that order."""
         if len(self.roster.keys) == 0:
-            raise PoolError("no site lets its clients answer one by one: take anchors = 'summed'")
+            raise SettingsError("no site lets its clients answer one by one: take anchors = 'summed'")
         parts = self._split(np.asarray(who))
         answers = self._exchange(query, who)
         order = np.concatenate([which for which, _ in parts.values()])
@@ -283,34 +284,36 @@ class FederatedPool:
         """
         begun, said = time.perf_counter(), _Attempts()
         answers: dict[str, Answer] = {}
-        waiting = {name: question.content for name, question in questions.items()}
-        while waiting and said.count < self.tries:
+        silent = dict.fromkeys(questions, "not asked")
+        while silent and said.count < self.tries:
             if said.count:
                 time.sleep(min(self.pause * 2.0 ** (said.count - 1), _LONGEST_PAUSE))
             said.count += 1
-            for name, content in waiting.items():
-                said.bytes_down[name] = said.bytes_down.get(name, 0) + len(content)
+            messages = {name: questions[name].content for name in silent}
+            said.down(messages)
             patience = self.timeout if said.count == 1 else self.timeout * _LATER
-            reasons = dict.fromkeys(waiting, f"no answer within {patience:g} s")
-            for name, outcome in self.transport.send(waiting, patience):
+            silent = dict.fromkeys(messages, f"no answer within {patience:g} s")
+            for name, outcome in self.transport.send(messages, patience):
+                if name not in silent:
+                    again = "another answer in the same exchange" if name in answers else "it was not asked"
+                    said.dropped.append((name, again))
+                    continue
                 try:
-                    if name not in waiting:
-                        raise MessageError("an answer that was not asked for")
-                    if name in answers:
-                        raise MessageError("another answer in the same exchange")
-                    if isinstance(outcome, Exception):
-                        raise MessageError(" ".join(str(outcome).split()) or type(outcome).__name__)
-                    said.bytes_up[name] = said.bytes_up.get(name, 0) + len(outcome)
-                    answers[name] = self._read(name, outcome, questions[name])
+                    answers[name] = answer = self._heard(name, outcome, questions[name], said)
+                    del silent[name]
+                    if answer.complaint is not None:
+                        said.dropped.append((name, answer.complaint))
                 except MessageError as error:
-                    reasons[name] = str(error)
-                    said.dropped.append((name, str(error)))
-            waiting = {name: content for name, content in waiting.items() if name not in answers}
-            heard = {name for name, _ in said.dropped}
-            said.dropped += [(name, reasons[name]) for name in waiting if name not in heard]
-        title = _title(next(iter(questions.values())).ask.query) if questions else "nothing"
-        self._count(said, answers, title, time.perf_counter() - begun)
-        return answers, {name: reasons[name] for name in waiting}
+                    silent[name] = str(error)
+            said.dropped += silent.items()
+        self._count(said, answers, questions, time.perf_counter() - begun)
+        return answers, silent
+
+    def _heard(self, name: str, outcome: bytes | Exception, question: _Question, said: _Attempts) -> Answer:
+        if isinstance(outcome, Exception):
+            raise MessageError(" ".join(str(outcome).split()) or type(outcome).__name__)
+        said.bytes_up[name] = said.bytes_up.get(name, 0) + len(outcome)
+        return self._read(name, outcome, question)
 
     def _read(self, name: str, content: bytes, question: _Question) -> Answer:
         """Read an answer, and believe it only if it can be true."""
@@ -326,7 +329,9 @@ class FederatedPool:
                 return answer
             raise MessageError(f"it says: {answer.complaint}")
         check_answer(answer.content, ask.query, question.sizes)
-        if name in self._members:
+        if isinstance(answer.content, Enrolled):
+            _check_enrolled(answer.content)
+        else:
             self._check_counts(name, ask, answer)
         return answer
 
@@ -343,7 +348,9 @@ class FederatedPool:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
         _weigh(answer.content, answer.clients, rows)
 
-    def _count(self, said: _Attempts, answers: Mapping[str, Answer], title: str, seconds: float) -> None:
+    def _count(
+        self, said: _Attempts, answers: Mapping[str, Answer], questions: Mapping[str, _Question], seconds: float
+    ) -> None:
         self.traffic.exchanges += 1
         self.traffic.bytes_down += max(said.bytes_down.values(), default=0)
         self.traffic.bytes_up += max(said.bytes_up.values(), default=0)
@@ -354,7 +361,7 @@ class FederatedPool:
             self.watch(
                 Exchange(
                     self.traffic.exchanges,
-                    title,
+                    " / ".join(dict.fromkeys(_title(question.ask.query) for question in questions.values())),
                     seconds,
                     len(said.bytes_down),
                     sum(answer.clients for answer in answers.values() if answer.complaint is None),
@@ -378,6 +385,14 @@ def _title(query: Any) -> str:
 
 
 # ---------------------------------------------------------------- can it be true?
+
+
+def _check_enrolled(site: Enrolled) -> None:
+    listed = len(site.keys)
+    if site.clients < 1 or site.rows < site.clients or listed not in (0, site.clients):
+        raise MessageError(f"{site.clients} clients with {site.rows} rows, of whom {listed} are listed")
+    if listed and (site.sizes.min() < 1 or site.sizes.sum() != site.rows):
+        raise MessageError("clients whose rows do not add up")
 
 
 @singledispatch

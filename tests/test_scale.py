@@ -9,9 +9,11 @@ import sys
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
 from mixfed.candidates import Candidates, Expect, Frame
+from mixfed.compiled import one_blas_thread
 from mixfed.data import cut
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.frame import gram_query, inspect, make_frame
@@ -270,3 +272,15 @@ def test_hard_labels_end_in_single_precision():
     found = fit_auto(LocalPool(clients), clients.features, 2, AutoSettings(membership="hard"))
     assert found.stop == "no client changed its kind"
     assert found.traffic.exchanges < 30
+
+
+def test_blas_has_its_threads_back_however_blocks_overlap():
+    """Threads that come and go must not leave what one of them found for what there was."""
+    before = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert all(library["num_threads"] == 1 for library in threadpool_info() if library["user_api"] == "blas")
+    second.__exit__(None, None, None)
+    assert [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"] == before

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
-from threading import Barrier, Thread
+from threading import Barrier, Lock, Thread
 from typing import Any, TypeVar, cast
 
 import numba
@@ -38,13 +38,36 @@ def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:
     return map(function, items) if len(items) == 1 else _threads().map(function, items)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class _OneBlasThread:
+    """Keeps BLAS to one thread for as long as anybody is inside."""
+
+    def __init__(self) -> None:
+        self._inside, self._limit = 0, ExitStack()
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit.enter_context(_controller().limit(limits=1, user_api="blas"))
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+_inside = _OneBlasThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """Keep BLAS to one thread for a while.
 
     Its products are small here: more threads would wait for each other longer than they work, fight with
     ours for the cores, and make the last digits depend on how many there are.
     """
-    return cast(AbstractContextManager[Any], _controller().limit(limits=1, user_api="blas"))
+    return _inside
 
 
 @cache

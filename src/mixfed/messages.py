@@ -15,7 +15,7 @@ import struct
 import types
 import typing
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import repeat
 from typing import Annotated, Any, TypeAlias, Union, cast
 
@@ -32,7 +32,7 @@ KINDS: dict[str, type[Any]] = {
 }
 """The messages of the recipes, by name."""
 _LENGTH = struct.Struct("<Q")
-_MOST_HEADER = 4_000_000
+_MOST_HEADER, _USUAL_HEADER = 4_000_000, 4_000
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1")
 
 
@@ -58,7 +58,7 @@ def decode(content: bytes, kinds: dict[str, type[Any]] = KINDS) -> Any:
             raise MessageError(f"the header is said to have {size} bytes")
         body = memoryview(content)[_LENGTH.size :]
         arrays = _Arrays(body[size:])
-        message = _rebuild(json.loads(bytes(body[:size])), arrays, kinds)
+        message = _rebuild(_parsed(bytes(body[:size])), arrays, kinds)
     except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, MessageError):
             raise
@@ -66,6 +66,13 @@ def decode(content: bytes, kinds: dict[str, type[Any]] = KINDS) -> Any:
     if len(arrays.rest):
         raise MessageError(f"{len(arrays.rest)} bytes too many")
     return message
+
+
+def _parsed(header: bytes) -> Any:
+    return _parsed_before(header) if len(header) < _USUAL_HEADER else json.loads(header)
+
+
+_parsed_before = lru_cache(maxsize=64)(json.loads)  # the answers of many sites to one question have one header
 
 
 def _describe(value: Any, arrays: list[bytes]) -> Any:
@@ -163,14 +170,15 @@ def _checker(hint: Any) -> Checker:
         return lambda value, sizes, bind, where: None
     if kind in (Union, types.UnionType):
         return _union_checker(arguments)
-    dtype = typing.get_args(arguments[1])[0] if kind is np.ndarray else Any
+    element = typing.get_args(arguments[1])[0] if kind is np.ndarray else Any
+    dtype = None if element is Any else np.dtype(element)
     item = _checker(arguments[0]) if kind is tuple else None
 
     def check_value(value: Any, sizes: dict[str, int], bind: bool, where: str) -> None:
         if not _is_a(value, kind):
             raise MessageError(f"{where} is a {type(value).__name__}")
-        if dtype is not Any and value.dtype != dtype:
-            raise MessageError(f"{where} holds {value.dtype}, not {np.dtype(dtype)}")
+        if dtype is not None and value.dtype != dtype:
+            raise MessageError(f"{where} holds {value.dtype}, not {dtype}")
         if shape is not None:
             shape.check(value.shape if kind is np.ndarray else (len(value),), sizes, bind, where)
         if item is not None:
@@ -217,9 +225,12 @@ class _Shape:
 
     def __init__(self, text: str) -> None:
         self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
+        self.usual = tuple(text.split("|")[0].split())
 
     def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
         """Refuse another shape."""
+        if shape == tuple(map(sizes.get, self.usual)):  # which is quick
+            return
         known = (option for option in self.options if all(size.letters <= sizes.keys() for size in option))
         option = next(known, self.options[0])
         if len(shape) != len(option) or not all(map(_Size.fits, option, shape, repeat(sizes), repeat(bind))):

@@ -28,7 +28,7 @@ import numpy as np
 
 from ..arrays import Array, Ints
 from ..candidates import ExpectSum, GramSum, Statistics
-from ..compiled import cores
+from ..compiled import cores, one_blas_thread
 from ..errors import PoolError, SettingsError
 from ..exchange import BlockSum, CensusSum, Each, ModelSum, PeakSum, Query, R, Replies, S, Traffic
 from ..messages import MessageError
@@ -70,8 +70,9 @@ class InProcess:
 
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
         """Ask the sites, as many at a time as there are cores."""
-        answers = self._threads.map(lambda name: self.sites[name].answer(messages[name]), messages)
-        return zip(messages, answers, strict=True)
+        with one_blas_thread():  # once for all of them
+            answers = self._threads.map(lambda name: self.sites[name].answer(messages[name]), messages)
+            yield from zip(messages, answers, strict=True)
 
 
 class SitesLostError(PoolError):

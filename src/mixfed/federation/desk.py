@@ -1,0 +1,158 @@
+"""The administrator's desk: what is there, what runs; submitting a run, following it, fetching what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self, TypeVar
+
+from ..errors import MixfedError, PoolError, SettingsError
+from ..run import Progress, Watcher
+from .jobs import PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
+from .kits import Kit
+
+T = TypeVar("T")
+_CONNECTING = 10.0
+"""Seconds to wait for the server."""
+_POLL = 0.4
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that the server has."""
+
+    identity: str
+    run: str
+    status: str
+    submitted: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status.startswith("FINISHED")
+
+
+class Desk:
+    """The administrator's line to the server."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+
+    def __enter__(self) -> Self:
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        self._session = self._call(
+            lambda: new_secure_session(self.kit.name, str(self.kit.path), timeout=_CONNECTING, auto_login_max_tries=1)
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(Exception), _silence():
+            self._session.close()
+
+    def sites(self) -> list[str]:
+        """Name the sites that are connected."""
+        return sorted(site.name for site in self._call(self._session.get_system_info).client_info)
+
+    def jobs(self) -> list[Submitted]:
+        """List the jobs that the server knows of, oldest first."""
+        found = self._call(self._session.list_jobs)
+        jobs = [Submitted(job["job_id"], job["job_name"], job["status"], job["submit_time"]) for job in found]
+        return sorted(jobs, key=lambda job: job.submitted)
+
+    def submit(self, run: Run) -> str:
+        """Have the server start a run or go on with it; give the identity of the job."""
+        sites = self.sites()
+        if not sites:
+            raise PoolError("no site is connected to the server: start them with `mixfed federate up`")
+        run.save(self.kit.path / RUNS / f"{run.name}.json")
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / run.name
+            write_job(folder, run, sites)
+            identity: str = self._call(lambda: self._session.submit_job(str(folder)))
+        return identity
+
+    def follow(self, job: str, watch: Watcher) -> str:
+        """Wait until a job has ended, tell of its rounds as they end, and give its status."""
+        seen = 0
+        while True:
+            status = self._call(lambda: self._session.get_job_status(job))
+            if status is None or status.startswith("FINISHED"):
+                return status or "unknown"
+            for phase, round_, rounds, note in self._rounds(job, seen):
+                watch(Progress(phase, round_, rounds, SimpleNamespace(note=note)))
+                seen += 1
+            time.sleep(_POLL)
+
+    def abort(self, job: str) -> None:
+        """Have the server stop a job; the run can go on later."""
+        self._call(lambda: self._session.abort_job(job))
+
+    def fetch(self, job: str, out: Path) -> None:
+        """Get the result of a job that has ended, or raise what went wrong."""
+        with tempfile.TemporaryDirectory() as scratch:
+            found = Path(self._call(lambda: self._session.download_job_result(job, scratch))) / "workspace" / RESULT
+            error = found / "error.txt"
+            if error.exists():
+                raise PoolError(error.read_text().strip())
+            if not (found / "model.json").exists():
+                raise PoolError("the job has ended without a model; the server's log says why")
+            out.mkdir(parents=True, exist_ok=True)
+            # The model goes first and comes last, so that where there is one the other files belong to it.
+            (out / "model.json").unlink(missing_ok=True)
+            for name in reversed(RESULTS):
+                if (found / name).exists():
+                    shutil.copy(found / name, out)
+
+    def _rounds(self, job: str, seen: int) -> list[Any]:
+        """Ask a job that may not run yet, or no more, for the rounds that have ended."""
+        with contextlib.suppress(Exception), _silence():
+            return list(self._session.do_app_command(job, PROGRESS, {"seen": seen})["rounds"])
+        return []
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Call the engine, and say in one line what went wrong."""
+        from nvflare.fuel.flare_api import api_spec
+
+        try:
+            with _silence():
+                return function()
+        except (api_spec.NoConnection, api_spec.SessionClosed, ConnectionError) as error:
+            raise PoolError(f"the server at {self.kit.address} does not answer ({error})") from None
+        except (api_spec.AuthenticationError, api_spec.AuthorizationError) as error:
+            raise SettingsError(f"the server at {self.kit.address} refuses {self.kit.name}: {error}") from None
+        except MixfedError:
+            raise
+        except Exception as error:
+            raise PoolError(f"the server at {self.kit.address} says: {error}") from None
+
+
+def latest_run(kit: Kit, name: str | None) -> Run:
+    """Find a run that was submitted with this kit, by default the last."""
+    runs = sorted((kit.path / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime)
+    known = {path.stem: path for path in runs}
+    if not known:
+        raise SettingsError(f"{kit.path}: no run was submitted with this kit")
+    if name is not None and name not in known:
+        raise SettingsError(f"--run {name}: there is no such run; there are {', '.join(known)}")
+    return Run.load(known[name] if name is not None else runs[-1])
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the engine from printing: what matters of it is raised."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)

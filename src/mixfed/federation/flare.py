@@ -1,0 +1,132 @@
+"""NVIDIA FLARE's ends of a federation: the one file that knows its Collab interface.
+
+A job names two classes of this file and brings no code with it: `Answerer` runs at every site, `Conductor` at the
+server. Each party runs the mixfed that it has installed itself, and a site's own policy lets nothing else run there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from nvflare.collab import collab
+
+from ..errors import PoolError
+from ..run import Progress
+from .jobs import PROGRESS, RESULT, RESULTS, RUNS, read_job
+from .kits import SETTINGS
+from .server import conduct
+from .site import Site, open_site
+
+_log = logging.getLogger(__name__)
+
+
+class Answerer:
+    """A site's end: answers the server, and nobody else, from the site's own table."""
+
+    def __init__(self) -> None:
+        self._site: Site | None = None
+        self._opening = Lock()
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, query: bytes) -> bytes:
+        """Answer one message of the server."""
+        # Collab lets the sites of a job call each other, too.
+        if collab.caller != "server":
+            raise PermissionError("only the server is answered")
+        return self._opened().answer(query)
+
+    def _opened(self) -> Site:
+        """Open the site's table with the first question: once for as long as the job lasts."""
+        with self._opening:
+            if self._site is None:
+                try:
+                    self._site = open_site(Path(collab.workspace.get_root_dir()) / SETTINGS)
+                except Exception:
+                    # What is wrong with a table may quote from it: that stays here.
+                    _log.exception("the table of this site cannot be used")
+                    raise RuntimeError("the site cannot use its table; its log says why") from None
+        return self._site
+
+
+class CollabTransport:
+    """Messages to the sites of a running job."""
+
+    def __init__(self) -> None:
+        self._context = collab.context
+        self._sites = {site.name: site for site in collab.clients}
+        self._threads = ThreadPoolExecutor(len(self._sites), thread_name_prefix="site")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The sites that take part in this job."""
+        return list(self._sites)
+
+    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
+        """Ask sites, each its own question, side by side; give what comes of it as it comes."""
+        # A group call of Collab is no more than this: it, too, encodes and sends once for each site.
+        calls = {
+            self._threads.submit(self._sites[name](timeout=timeout).answer, content): name
+            for name, content in messages.items()
+        }
+        for call in as_completed(calls):
+            error = call.exception()
+            if error is not None and self._context.is_aborted():
+                # No site is to blame: a run that goes on later must find all of them as they were.
+                raise PoolError("the engine has stopped the job: a worker of a site has ended, or somebody stopped it")
+            yield calls[call], error if isinstance(error, Exception) else call.result()
+
+
+class Conductor:
+    """The server's end: the run, kept in the server's own kit so that another job can go on with it."""
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def main(self) -> None:
+        """Fit across the sites of this job."""
+        workspace, context = collab.workspace, collab.fl_ctx
+        identity = context.get_job_id()
+        run = read_job(Path(workspace.get_app_config_dir(identity)))
+        folder = Path(workspace.get_root_dir()) / RUNS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        log = _ProgressLog(folder / "exchanges.jsonl")
+        context.get_engine().register_app_command(PROGRESS, log.report)
+        try:
+            conduct(CollabTransport(), run.job, folder, log.add)
+        finally:
+            # What the administrator can download is the folder of the job.
+            result = Path(workspace.get_run_dir(identity)) / RESULT
+            result.mkdir()
+            for name in RESULTS:
+                if (folder / name).exists():
+                    shutil.copy(folder / name, result)
+
+
+class _ProgressLog:
+    """How far a run is, for the administrator who asks."""
+
+    def __init__(self, exchanges: Path) -> None:
+        self._exchanges = exchanges
+        self._begun = _count(exchanges)
+        self._rounds: list[tuple[str, int, int, str]] = []
+
+    def add(self, event: Progress) -> None:
+        """Note that a round has ended."""
+        self._rounds.append((event.phase, event.round, event.rounds, event.info.note))
+
+    def report(self, topic: str, data: dict[str, int] | None, context: object) -> dict[str, Any]:
+        """Give the rounds after those that were ``seen``, and the number of exchanges."""
+        seen = (data or {}).get("seen", 0)
+        return {"rounds": self._rounds[seen:], "exchanges": _count(self._exchanges) - self._begun}
+
+
+def _count(exchanges: Path) -> int:
+    try:
+        return sum("number" in json.loads(line) for line in exchanges.read_text().splitlines())
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,85 @@
+"""A job of NVIDIA FLARE that fits across sites: a few small files of settings, and no code.
+
+The files name classes that the parties have installed: the engine's two ends of its Collab interface, and our ends in
+`flare`. What to fit is in a file for the server alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingsError
+from .server import Job
+
+CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
+CONDUCTOR = "mixfed.federation.flare.Conductor"
+EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
+ANSWERER = "mixfed.federation.flare.Answerer"
+"""The classes: the engine's and ours, at the server and at a site."""
+RUNS = "runs"
+"""The folder in the server's kit that has a folder for each run, and in the administrator's with a file for each."""
+RESULT = "mixfed"
+"""The folder in what the engine keeps of a job that has the result."""
+RESULTS = ("model.json", "trace.parquet", "run.json", "exchanges.jsonl", "error.txt")
+"""What the result may consist of; the journal stays at the server."""
+PROGRESS = "mixfed.progress"
+"""The command by which a running job is asked how far it is."""
+_DESCRIPTION = "mixfed.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its name, under which it can go on, and what it is to fit."""
+
+    name: str
+    job: Job
+
+    def save(self, path: Path) -> None:
+        """Write it down."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"run": self.name, "job": json.loads(self.job.to_json())}, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Run:
+        """Read what `save` wrote."""
+        try:
+            content = json.loads(path.read_text())
+            return cls(content["run"], Job.from_json(json.dumps(content["job"])))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise SettingsError(f"{path}: not a run of mixfed ({error})") from None
+
+
+def write_job(folder: Path, run: Run, sites: Sequence[str]) -> None:
+    """Write the job for a run across sites, to be submitted."""
+    components = {CONDUCTOR: "conductor", ANSWERER: "answerer"}
+    parts = {path: [{"id": name, "path": path, "args": {}}] for path, name in components.items()}
+    controller = {"id": "controller", "path": CONTROLLER, "args": {"server_obj_id": components[CONDUCTOR]}}
+    executor = {"path": EXECUTOR, "args": {"client_obj_id": components[ANSWERER]}}
+    files: dict[str, dict[str, Any]] = {
+        "meta.json": {
+            "name": run.name,
+            "resource_spec": {},
+            "min_clients": 1,  # how many sites are enough is for the run to say
+            "deploy_map": {"server": ["server"], "site": list(sites)},
+        },
+        "server/config/config_fed_server.json": {"workflows": [controller], "components": parts[CONDUCTOR]},
+        "site/config/config_fed_client.json": {
+            "executors": [{"tasks": ["*"], "executor": executor}],
+            "components": parts[ANSWERER],
+        },
+    }
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"format_version": 2, **content} if "config" in name else content, indent=2) + "\n")
+    # Not among the engine's settings: in those it looks for names in braces.
+    run.save(folder / "server" / "config" / _DESCRIPTION)
+
+
+def read_job(config: Path) -> Run:
+    """Read, at the server, what a job is to fit."""
+    return Run.load(config / _DESCRIPTION)

@@ -5,32 +5,44 @@ Heavy modules are imported by the commands that need them, so that ``mixfed --he
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import gc
 import json
 import os
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import __version__
-from .errors import DataError, MixfedError, PoolError, SettingsError
+from . import __version__, cli_federate
+from .cli_options import (
+    JOURNAL,
+    STOPPED,
+    AsJson,
+    Clusters,
+    Config,
+    Features,
+    Intercept,
+    Loss,
+    LossName,
+    Packed,
+    Recipe,
+    RecipeName,
+    Seed,
+    parse_clusters,
+    read_settings,
+    recipe_named,
+    split_names,
+    tidy,
+)
+from .errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from .model import Assignment, Model
     from .pool import Pool
-    from .run import Fit
     from .simulation import Simulation
     from .store import Held
-
-JOURNAL = "journal.bin"
-_STOPPED = 130
-"""Exit code after Ctrl-C."""
 
 app = typer.Typer(
     name="mixfed",
@@ -39,19 +51,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-
-
-class Recipe(StrEnum):
-    """How to fit."""
-
-    auto = "auto"
-    paper = "paper"
-
-
-class LossName(StrEnum):
-    """The kind of target."""
-
-    squared = "squared"
+app.add_typer(cli_federate.app)
 
 
 class Law(StrEnum):
@@ -63,34 +63,7 @@ class Law(StrEnum):
 
 
 Data = Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)]
-Packed = Annotated[
-    Path, typer.Argument(help="A .parquet, .csv or .csv.gz file, or a folder of `mixfed pack`.", show_default=False)
-]
 FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
-Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-
-def tidy(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn what the user can mend into one line on stderr and exit code 2, and Ctrl-C into 130."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> None:
-        try:
-            command(*args, **options)
-        except MixfedError as error:
-            _remove_empty(options.get("out"))
-            _complain(str(error) + (_resume_hint(options) if isinstance(error, PoolError) else ""))
-            raise typer.Exit(2) from None
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            _complain(f"{where}{error.strerror or error}")
-            raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            _complain("stopped" + _resume_hint(options))
-            raise typer.Exit(_STOPPED) from None
-
-    return run
 
 
 def _version(wanted: bool) -> None:
@@ -171,7 +144,7 @@ def pack(
     from .packing import pack as write
 
     with screen.Rows() as watch:
-        made = write(data, out, client, target, _names(features), watch=watch)
+        made = write(data, out, client, target, split_names(features), watch=watch)
     typer.echo(
         f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
         f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
@@ -187,14 +160,12 @@ def fit(
     target: Annotated[str | None, typer.Option(help="The column to explain.")] = None,
     out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
     features: Features = None,
-    clusters: Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")] = "auto",
-    recipe: Annotated[
-        Recipe, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")
-    ] = Recipe.auto,
-    loss: Annotated[LossName, typer.Option(help="The kind of target.")] = LossName.squared,
-    intercept: Annotated[bool, typer.Option(help="Give every model a constant term.")] = True,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    clusters: Clusters = "auto",
+    recipe: Recipe = RecipeName.auto,
+    loss: Loss = LossName.squared,
+    intercept: Intercept = True,
+    config: Config = None,
+    seed: Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     dask: Annotated[
         str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
@@ -211,25 +182,19 @@ def fit(
 
     from . import screen
     from .journal import JournalPool, fingerprint
-    from .settings import AutoSettings, read_config
     from .store import Store, open_held
     from .tables import write_parquet
 
-    n_clusters = _parse_clusters(clusters)
-    if recipe is Recipe.paper:
-        if config is None:
-            raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
-        if n_clusters is None:
-            raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
-    settings = read_config(config, recipe.value) if config is not None else AutoSettings()
-    table = open_held(data, client, target, _names(features), intercept=intercept)
+    n_clusters = parse_clusters(clusters)
+    settings = read_settings(recipe, config, n_clusters)
+    table = open_held(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
-            found = _recipe(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
+            found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         # The model goes first and comes last, so that where there is one the other files belong to it.
         (out / "model.json").unlink(missing_ok=True)
@@ -367,11 +332,11 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
-        if end.code == _STOPPED:
+        if end.code == STOPPED:
             # If Ctrl-C came while Python ran generated code (as imports do), Python would kill itself at its end.
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(_STOPPED)
+            os._exit(STOPPED)
         raise
 
 
@@ -382,17 +347,6 @@ class _NoPandas:
         """Spare a command the time, which is as long as that of a small fit."""
         if name == "pandas":
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-
-
-def _recipe(recipe: Recipe) -> Callable[..., Fit]:
-    """Import the recipe asked for, and no other."""
-    if recipe is Recipe.paper:
-        from .paper import fit_paper
-
-        return fit_paper
-    from .auto import fit_auto
-
-    return fit_auto
 
 
 def _pool(table: Held, scheduler: str | None) -> Pool:
@@ -406,15 +360,6 @@ def _pool(table: Held, scheduler: str | None) -> Pool:
     except ImportError:
         raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
     return DaskPool(connect(scheduler), table)
-
-
-def _resume_hint(options: dict[str, Any]) -> str:
-    resumable = "out" in options and (options["out"] / JOURNAL).exists()
-    return "; the same command with --resume goes on" if resumable else ""
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
 
 
 def _save_simulation(made: Simulation, out: Path) -> None:
@@ -431,30 +376,9 @@ def _save_simulation(made: Simulation, out: Path) -> None:
     )
 
 
-def _remove_empty(folder: Path | None) -> None:
-    """Remove a folder for results that there are none of."""
-    if folder is not None and folder.is_dir():
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
 def _require_parquet(out: Path) -> None:
     if out.suffix != ".parquet":
         raise SettingsError(f"--out {out}: the name must end in .parquet")
-
-
-def _parse_clusters(text: str) -> int | None:
-    """Give the number of kinds, or None if it is to be found."""
-    if text == "auto":
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise SettingsError(f"--clusters {text}: give auto or a whole number, 1 or more")
-    return int(text)
-
-
-def _names(text: str | None) -> list[str] | None:
-    """Take names apart."""
-    return [name.strip() for name in text.split(",")] if text is not None else None
 
 
 def _columns_of(model: Model) -> tuple[str, str]:

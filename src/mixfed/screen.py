@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .run import Fit, Watcher
 from .run import Progress as Event
 
 if TYPE_CHECKING:
+    from .federation.desk import Result, Submitted
     from .theory import Theory
 
 _PHASES = {
@@ -119,6 +121,29 @@ def summary(found: Fit, model: Model) -> list[RenderableType]:
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
+
+
+def federation_summary(found: Result) -> list[RenderableType]:
+    """Show who took part, and what that took."""
+    table = Table(title=f"{len(found.about['sites'])} sites", title_justify="left")
+    for heading in ("site", "clients", "rows", "received", "sent"):
+        table.add_column(heading, justify="left" if heading == "site" else "right")
+    for name, site in found.about["sites"].items():
+        traffic = (size(site["bytes_down"]), size(site["bytes_up"]))
+        table.add_row(escape(name), f"{site['clients']:,}", f"{site['rows']:,}", *traffic)
+    parts: list[RenderableType] = [table, f"{found.seconds_per_exchange:.3f} s per exchange (median)."]
+    absent = found.about["absent"].items()
+    return parts + [f"[yellow]Warning:[/yellow] {escape(f'{name} did not take part: {why}')}" for name, why in absent]
+
+
+def jobs_table(jobs: Sequence[Submitted]) -> Table:
+    """Show what was submitted to a federation."""
+    table = Table(title="Jobs", title_justify="left")
+    for heading in ("run", "submitted", "status"):
+        table.add_column(heading)
+    for job in jobs:
+        table.add_row(escape(job.run), job.submitted[:19].replace("T", " "), job.status.lower())
+    return table
 
 
 def _sampling(model: Model) -> list[RenderableType]:

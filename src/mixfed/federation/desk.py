@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,9 @@ from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from ..errors import MixfedError, PoolError, SettingsError
-from ..run import Progress, Watcher
+from ..exchange import Traffic
+from ..model import Model
+from ..run import Fit, Progress, Watcher
 from .jobs import PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
 from .kits import Kit
 
@@ -133,6 +137,41 @@ class Desk:
             raise
         except Exception as error:
             raise PoolError(f"the server at {self.kit.address} says: {error}") from None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    fit: Fit
+    about: dict[str, Any]
+    """The content of ``run.json``."""
+    exchanges: list[dict[str, Any]]
+    """One record per exchange."""
+
+    @property
+    def seconds_per_exchange(self) -> float:
+        """The time that half of the exchanges took no longer than."""
+        return float(statistics.median(exchange["seconds"] for exchange in self.exchanges))
+
+    def scalars(self) -> dict[str, Any]:
+        """Give what ``--json`` says of a federated run."""
+        more = {"sites": self.about["sites"], "absent": self.about["absent"]}
+        return (
+            self.fit.model.scalars() | self.fit.scalars() | more | {"seconds_per_exchange": self.seconds_per_exchange}
+        )
+
+
+def read_result(folder: Path) -> Result:
+    """Read what `Desk.fetch` has put in a folder."""
+    from ..tables import read_table
+
+    about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    lines = [json.loads(line) for line in (folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()]
+    traffic = Traffic(about["exchanges"], about["bytes_down"], about["bytes_up"])
+    trace = read_table(folder / "trace.parquet").to_pylist()
+    fit = Fit(Model.load(folder), trace, traffic, about["seconds"], about["stop"])
+    return Result(fit, about, [line for line in lines if "number" in line])
 
 
 def latest_run(kit: Kit, name: str | None) -> Run:

@@ -1,0 +1,306 @@
+"""``mixfed federate``: the same fit across sites, on NVIDIA FLARE."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_options import (
+    AsJson,
+    Clusters,
+    Config,
+    Features,
+    Intercept,
+    Loss,
+    LossName,
+    Recipe,
+    RecipeName,
+    Seed,
+    complain,
+    parse_clusters,
+    read_settings,
+    recipe_named,
+    split_names,
+    tidy,
+)
+from .errors import PoolError, SettingsError
+
+if TYPE_CHECKING:
+    from .federation.desk import Result
+    from .federation.jobs import Run
+    from .federation.kits import Kit
+    from .federation.server import Job
+
+_REACHING = 20.0
+"""Seconds that a site may take to reach the server before the command returns without it."""
+
+app = typer.Typer(
+    name="federate",
+    help="Fit across sites: rows stay with their owner. On NVIDIA FLARE, with a certificate for each party.",
+    no_args_is_help=True,
+)
+
+AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="The folder to write the results in.")]
+Timeout = Annotated[float, typer.Option(help="Seconds that a site has for an answer; then it is asked again.")]
+Tries = Annotated[int, typer.Option(help="Times that a site is asked before it is lost.")]
+MinShare = Annotated[float, typer.Option(help="Share of the sites that must take part.")]
+Patience = Annotated[float, typer.Option(help="Seconds that a run which goes on waits for a site that is missing.")]
+
+
+@app.command()
+@tidy
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new folder, for a kit of each party.", show_default=False)],
+    sites: Annotated[str, typer.Option(help="Comma-separated names of the sites.")],
+    server: Annotated[str, typer.Option(help="The host under which sites reach the server.")] = "localhost",
+    port: Annotated[int, typer.Option(help="The port that the server listens on.")] = 8002,
+    days: Annotated[int, typer.Option(help="How long the certificates last, 360 days at most.")] = 360,
+) -> None:
+    """Make the kits of a federation: a folder with a certificate for the server, each site and the administrator.
+
+    Example: `mixfed federate init federation --sites north,south --server fit.example.org`
+    """
+    _require_engine()
+    from .federation.kits import AUTHORITY, provision
+
+    made = provision(folder, split_names(sites) or [], server, port, days)
+    for kit in made:
+        typer.echo(f"{folder / kit.path.name}: the kit of {_the(kit)}")
+    typer.echo(
+        f"{folder / AUTHORITY}: the certificate authority; whoever has it can make members, so keep it to yourself"
+    )
+    typer.echo(f"The certificates last {days} days. Give each party its folder; its README.md says what to do.")
+
+
+@app.command()
+@tidy
+def up(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]) -> None:
+    """Start a server or a site in the background, after a look at its settings and its table.
+
+    Example: `mixfed federate up north`
+    """
+    _require_engine()
+    from .federation import parties
+    from .federation.kits import Role, open_kit, open_kits
+    from .federation.site import open_site
+
+    kits = [kit for kit in open_kits(path) if kit.role is not Role.ADMIN]
+    if not kits:
+        open_kit(path, Role.SERVER, Role.SITE)
+    for kit in sorted(kits, key=lambda kit: kit.role is not Role.SERVER):
+        if kit.role is Role.SITE:
+            clients = open_site(kit.settings).clients
+            names = clients.dim - clients.intercept
+            typer.echo(f"{kit.name}: {clients.n_clients} clients, {clients.n_rows} rows, {names} features")
+        party = parties.start(kit)
+        there = party.wait(_REACHING)
+        if there:
+            what = f"listens on {kit.address}" if kit.role is Role.SERVER else f"is registered with {kit.address}"
+        else:
+            what = f"is running and keeps trying to reach {kit.address} ({party.last_complaint()})"
+        typer.echo(f"{kit.name} {what}; process {party.process.pid}, log {kit.log}")
+
+
+@app.command()
+@tidy
+def down(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]) -> None:
+    """Stop what was started from a kit, with all its processes.
+
+    Example: `mixfed federate down north`
+    """
+    _require_engine()
+    from .federation import parties
+    from .federation.kits import open_kits
+
+    count = parties.stop(open_kits(path))
+    typer.echo(f"{path}: {count} processes stopped" if count else f"{path}: nothing was running")
+
+
+@app.command()
+@tidy
+def submit(
+    kit: AdminKit,
+    *,
+    out: Out,
+    clusters: Clusters = "auto",
+    recipe: Recipe = RecipeName.auto,
+    loss: Loss = LossName.squared,
+    intercept: Intercept = True,
+    config: Config = None,
+    seed: Seed = 0,
+    run: Annotated[str | None, typer.Option(help="A name for the run. [the time]")] = None,
+    timeout: Timeout = 30.0,
+    tries: Tries = 8,
+    min_share: MinShare = 0.5,
+    patience: Patience = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Fit across the sites that are connected, wait for the model and fetch it.
+
+    Example: `mixfed federate submit admin --out result`
+    """
+    _require_engine()
+    from .federation.jobs import Run
+    from .federation.kits import Role, open_kit
+
+    admin = open_kit(kit, Role.ADMIN)
+    job = _job(clusters, recipe, loss, config, intercept, seed)
+    job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
+    named = Run(run if run is not None else time.strftime("run-%Y%m%d-%H%M%S"), job)
+    _show(_fetch(admin, named, out, quiet=as_json), out, as_json)
+
+
+@app.command()
+@tidy
+def resume(
+    kit: AdminKit,
+    out: Out,
+    run: Annotated[str | None, typer.Option(help="The name of the run. [the last]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was cut off, from the replies that the server has kept.
+
+    Example: `mixfed federate resume admin --out result`
+    """
+    _require_engine()
+    from .federation.desk import latest_run
+    from .federation.kits import Role, open_kit
+
+    admin = open_kit(kit, Role.ADMIN)
+    _show(_fetch(admin, latest_run(admin, run), out, quiet=as_json), out, as_json)
+
+
+@app.command()
+@tidy
+def status(kit: AdminKit, as_json: AsJson = False) -> None:
+    """Say which sites are connected and what has been run.
+
+    Example: `mixfed federate status admin`
+    """
+    _require_engine()
+    from . import screen
+    from .federation.desk import Desk
+    from .federation.kits import Role, open_kit
+
+    with Desk(open_kit(kit, Role.ADMIN)) as desk:
+        sites, jobs = desk.sites(), desk.jobs()
+    if as_json:
+        typer.echo(json.dumps({"sites": sites, "jobs": [dataclasses.asdict(job) for job in jobs]}))
+        return
+    typer.echo(f"Connected sites: {', '.join(sites) or 'none'}")
+    if jobs:
+        screen.show(screen.jobs_table(jobs))
+
+
+@app.command()
+@tidy
+def local(
+    data: Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)],
+    *,
+    client: Annotated[str, typer.Option(help="The column that says whose row it is.")],
+    target: Annotated[str, typer.Option(help="The column to explain.")],
+    sites: Annotated[int, typer.Option(help="Number of sites to divide the clients among.")] = 4,
+    out: Annotated[Path | None, typer.Option(help="A folder to write the results in.")] = None,
+    kits: Annotated[Path | None, typer.Option(help="A new folder for the kits. [a temporary one]")] = None,
+    features: Features = None,
+    clusters: Clusters = "auto",
+    recipe: Recipe = RecipeName.auto,
+    loss: Loss = LossName.squared,
+    intercept: Intercept = True,
+    config: Config = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Try a federation on this machine: a server and sites as processes, against the same fit in this one.
+
+    Example: `mixfed federate local clients.parquet --client client --target y --sites 4`
+    """
+    _require_engine()
+    from . import screen
+    from .federation.jobs import Run
+    from .federation.rehearsal import divide, largest_difference, running
+    from .pool import LocalPool
+    from .store import open_held
+
+    job = _job(clusters, recipe, loss, config, intercept, seed)
+    table = open_held(data, client, target, split_names(features), intercept=intercept)
+    names = table.features[: len(table.features) - table.intercept]
+    with ExitStack() as stack:
+        place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
+        made = divide(data, client, target, names, sites, place)
+        with screen.Rounds(quiet=as_json) as watch:
+            settings = job.recipe_settings()
+            alone = recipe_named(recipe)(
+                LocalPool(table), table.features, job.n_clusters, settings, seed=seed, watch=watch
+            )
+        admin = stack.enter_context(running(made))
+        found = _fetch(admin, Run("local", job), out or place / "result", quiet=as_json)
+    difference = largest_difference(alone.model, found.fit.model)
+    if as_json:
+        typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
+        return
+    _show(found, out)
+    typer.echo(f"Against the same fit in one process: the largest difference of a coefficient is {difference:.2g}.")
+
+
+def _require_engine() -> None:
+    if importlib.util.find_spec("nvflare") is None:
+        raise SettingsError("mixfed federate needs NVIDIA FLARE: install mixfed[flare]")
+
+
+def _the(kit: Kit) -> str:
+    return f"site {kit.name}" if kit.role == "site" else f"the {'administrator' if kit.role == 'admin' else kit.role}"
+
+
+def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None, intercept: bool, seed: int) -> Job:
+    """Put together what to fit."""
+    from .federation.server import Job
+
+    n_clusters = parse_clusters(clusters)
+    settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
+    given = {name: value for name, value in settings.items() if value is not None}
+    return Job(n_clusters, recipe.value, given, loss.value, intercept, seed)
+
+
+def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool) -> Result:
+    """Have a run done, show how it gets on, and fetch what came of it."""
+    from . import screen
+    from .federation.desk import Desk, read_result
+
+    with Desk(kit) as desk:
+        job = desk.submit(run)
+        try:
+            with screen.Rounds(quiet=quiet) as watch:
+                desk.follow(job, watch)
+            desk.fetch(job, out)
+        except KeyboardInterrupt:
+            desk.abort(job)
+            complain(f"the run is stopped, {_way_on(kit, run, out)}")
+            raise
+        except PoolError as error:
+            raise PoolError(f"{error}; {_way_on(kit, run, out)}") from None
+    return read_result(out)
+
+
+def _way_on(kit: Kit, run: Run, out: Path) -> str:
+    return f"`mixfed federate resume {kit.path} --run {run.name} --out {out}` goes on"
+
+
+def _show(found: Result, out: Path | None, as_json: bool = False) -> None:
+    from . import screen
+
+    if as_json:
+        typer.echo(json.dumps(found.scalars()))
+        return
+    screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
+    if out is not None:
+        typer.echo(f"Wrote model.json, trace.parquet, run.json and exchanges.jsonl in {out}")

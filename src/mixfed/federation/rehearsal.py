@@ -1,0 +1,109 @@
+"""A federation on one machine, to try it out: a table divided among sites that are processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from ..data import find_clients
+from ..errors import DataError, PoolError, SettingsError
+from ..model import Model
+from ..store import is_store
+from ..tables import read_table
+from . import parties
+from .kits import Kit, Role, provision
+
+_STARTING = 60.0
+"""Seconds that a party may take to start: many that start at once share the machine."""
+
+
+def divide(data: Path, client: str, target: str, features: Sequence[str], count: int, folder: Path) -> list[Kit]:
+    """Divide the clients of a table among sites and make the kits, with a site's share of the rows in each."""
+    if is_store(data):
+        raise DataError(f"{data}: a packed table cannot be divided: give the file that it was packed from")
+    if count < 1:
+        raise SettingsError(f"--sites {count}: there must be one or more")
+    table = read_table(data, client)
+    ids, owner = find_clients(table[client], f"{data.name}: column '{client}'")
+    if len(ids) < count:
+        raise SettingsError(f"--sites {count}: the table has no more than {len(ids)} clients")
+    kits = provision(folder, [f"site-{place + 1}" for place in range(count)], port=parties.free_port())
+    for place, kit in enumerate(kit for kit in kits if kit.role is Role.SITE):
+        pq.write_table(table.filter(owner % count == place), kit.path / "table.parquet")
+        settings: dict[str, object] = {
+            "data": "table.parquet",
+            "client": client,
+            "target": target,
+            "features": list(features),
+        }
+        # Pseudonyms differ from site to site and day to day: without them the fit can be compared with a local one.
+        settings |= {"min_clients": 1, "pseudonyms": False}
+        lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+        kit.settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return kits
+
+
+def largest_difference(one: Model, other: Model) -> float:
+    """Compare two fits of a table by their coefficients and intercepts; infinite if kinds differ in number."""
+    if one.theta.shape != other.theta.shape:
+        return float("inf")
+    return float(np.abs(one.theta - other.theta).max())
+
+
+@contextlib.contextmanager
+def running(kits: Sequence[Kit]) -> Iterator[Kit]:
+    """Run a server and sites for as long as the block lasts, whatever ends it; gives the administrator's kit."""
+    try:
+        with _ended_by_signals():
+            server = next(kit for kit in kits if kit.role is Role.SERVER)
+            _await([parties.start(server)])
+            _await([parties.start(kit) for kit in kits if kit.role is Role.SITE])
+            yield next(kit for kit in kits if kit.role is Role.ADMIN)
+    finally:
+        with _deaf():
+            parties.stop([kit for kit in kits if kit.role is not Role.ADMIN])
+
+
+def _await(started: Sequence[parties.Party]) -> None:
+    for party in started:
+        if not party.wait(_STARTING):
+            raise PoolError(f"{party.kit.name} did not start within {_STARTING:g} s; its log is {party.kit.log}")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals that would end this process at once end the block instead."""
+    with _handling(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _leave)):
+        yield
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Tidying up is not interrupted."""
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(handlers: dict[signal.Signals, object]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can be told of signals
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)

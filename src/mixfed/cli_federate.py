@@ -6,7 +6,6 @@ import dataclasses
 import importlib.util
 import json
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -149,14 +148,13 @@ def submit(
     Example: `mixfed federate submit admin --out result`
     """
     _require_engine()
-    from .federation.jobs import Run
+    from .federation.desk import new_run
     from .federation.kits import Role, open_kit
 
     admin = open_kit(kit, Role.ADMIN)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
-    named = Run(run if run is not None else time.strftime("run-%Y%m%d-%H%M%S"), job)
-    _show(_fetch(admin, named, out, quiet=as_json), out, as_json)
+    _show(_fetch(admin, new_run(admin, run, job), out, quiet=as_json), out, as_json)
 
 
 @app.command()
@@ -172,11 +170,11 @@ def resume(
     Example: `mixfed federate resume admin --out result`
     """
     _require_engine()
-    from .federation.desk import latest_run
+    from .federation.desk import old_run
     from .federation.kits import Role, open_kit
 
     admin = open_kit(kit, Role.ADMIN)
-    _show(_fetch(admin, latest_run(admin, run), out, quiet=as_json), out, as_json)
+    _show(_fetch(admin, old_run(admin, run), out, quiet=as_json, again=True), out, as_json)
 
 
 @app.command()
@@ -226,7 +224,7 @@ def local(
     """
     _require_engine()
     from . import screen
-    from .federation.jobs import Run
+    from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
     from .pool import LocalPool
     from .store import open_held
@@ -243,7 +241,7 @@ def local(
                 LocalPool(table), table.features, job.n_clusters, settings, seed=seed, watch=watch
             )
         admin = stack.enter_context(running(made))
-        found = _fetch(admin, Run("local", job), out or place / "result", quiet=as_json)
+        found = _fetch(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if as_json:
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
@@ -271,13 +269,13 @@ def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None,
     return Job(n_clusters, recipe.value, given, loss.value, intercept, seed)
 
 
-def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool) -> Result:
+def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
     from . import screen
     from .federation.desk import Desk, read_result
 
     with Desk(kit) as desk:
-        job = desk.submit(run)
+        job = desk.resume(run) if again else desk.submit(run)
         try:
             with screen.Rounds(quiet=quiet) as watch:
                 desk.follow(job, watch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import logging
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
@@ -21,7 +23,8 @@ from ..exchange import Traffic
 from ..model import Model
 from ..run import Fit, Progress, Watcher
 from .jobs import PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
-from .kits import Kit
+from .kits import NAME, NAME_RULE, Kit
+from .server import Job
 
 T = TypeVar("T")
 _CONNECTING = 10.0
@@ -42,6 +45,14 @@ class Submitted:
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
         return self.status.startswith("FINISHED")
+
+
+class _Asking(Enum):
+    """Whether a job can be asked how far it is."""
+
+    BEFORE = 0
+    DURING = 1
+    AFTER = 2
 
 
 class Desk:
@@ -72,29 +83,49 @@ class Desk:
         jobs = [Submitted(job["job_id"], job["job_name"], job["status"], job["submit_time"]) for job in found]
         return sorted(jobs, key=lambda job: job.submitted)
 
+    def unfinished(self, run: Run) -> str | None:
+        """Give the identity of a job that is still at work on a run."""
+        return next((job.identity for job in self.jobs() if job.run == run.name and not job.ended), None)
+
     def submit(self, run: Run) -> str:
-        """Have the server start a run or go on with it; give the identity of the job."""
-        sites = self.sites()
-        if not sites:
+        """Have the server start a run, with all sites that are connected; give the identity of the job."""
+        run = dataclasses.replace(run, present=tuple(self.sites()))
+        if not run.present:
             raise PoolError("no site is connected to the server: start them with `mixfed federate up`")
-        run.save(self.kit.path / RUNS / f"{run.name}.json")
+        run.save(_place(self.kit, run.name))
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / run.name
-            write_job(folder, run, sites)
+            write_job(folder, run)
             identity: str = self._call(lambda: self._session.submit_job(str(folder)))
         return identity
 
+    def resume(self, run: Run) -> str:
+        """Have the server go on with a run, once the sites it began with are back; give the identity of the job."""
+        busy = self.unfinished(run)
+        if busy is not None:
+            return busy
+        end = time.monotonic() + run.job.patience
+        while not set(run.present) <= set(self.sites()) and time.monotonic() < end:
+            time.sleep(1.0)
+        return self.submit(run)
+
     def follow(self, job: str, watch: Watcher) -> str:
         """Wait until a job has ended, tell of its rounds as they end, and give its status."""
-        seen = 0
+        seen, asking = 0, _Asking.BEFORE
         while True:
-            status = self._call(lambda: self._session.get_job_status(job))
+            status: str | None = self._call(lambda: self._session.get_job_status(job))
             if status is None or status.startswith("FINISHED"):
                 return status or "unknown"
-            for phase, round_, rounds, note in self._rounds(job, seen):
-                watch(Progress(phase, round_, rounds, SimpleNamespace(note=note)))
+            # A job can be asked from when its run begins until it ends, and the server logs every question in vain.
+            rounds = self._rounds(job, seen) if asking is not _Asking.AFTER else None
+            if rounds is not None:
+                asking = _Asking.DURING
+            elif asking is _Asking.DURING:
+                asking = _Asking.AFTER
+            for phase, round_, of, note in rounds or ():
+                watch(Progress(phase, round_, of, SimpleNamespace(note=note)))
                 seen += 1
-            time.sleep(_POLL)
+            time.sleep(_POLL if asking is _Asking.DURING else 2 * _POLL)
 
     def abort(self, job: str) -> None:
         """Have the server stop a job; the run can go on later."""
@@ -116,11 +147,11 @@ class Desk:
                 if (found / name).exists():
                     shutil.copy(found / name, out)
 
-    def _rounds(self, job: str, seen: int) -> list[Any]:
-        """Ask a job that may not run yet, or no more, for the rounds that have ended."""
+    def _rounds(self, job: str, seen: int) -> list[Any] | None:
+        """Ask a job for the rounds that have ended since; None if it cannot be asked."""
         with contextlib.suppress(Exception), _silence():
             return list(self._session.do_app_command(job, PROGRESS, {"seen": seen})["rounds"])
-        return []
+        return None
 
     def _call(self, function: Callable[[], T]) -> T:
         """Call the engine, and say in one line what went wrong."""
@@ -174,7 +205,17 @@ def read_result(folder: Path) -> Result:
     return Result(fit, about, [line for line in lines if "number" in line])
 
 
-def latest_run(kit: Kit, name: str | None) -> Run:
+def new_run(kit: Kit, name: str | None, job: Job) -> Run:
+    """Name a run of the federation that an administrator's kit belongs to, by default after the time."""
+    name = name if name is not None else time.strftime("run-%Y%m%d-%H%M%S")
+    if not NAME.fullmatch(name):
+        raise SettingsError(f"--run {name}: {NAME_RULE}")
+    if _place(kit, name).exists():
+        raise SettingsError(f"--run {name}: there is a run of this name: resume it, or give another name")
+    return Run(name, job, kit.sites())
+
+
+def old_run(kit: Kit, name: str | None) -> Run:
     """Find a run that was submitted with this kit, by default the last."""
     runs = sorted((kit.path / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime)
     known = {path.stem: path for path in runs}
@@ -183,6 +224,10 @@ def latest_run(kit: Kit, name: str | None) -> Run:
     if name is not None and name not in known:
         raise SettingsError(f"--run {name}: there is no such run; there are {', '.join(known)}")
     return Run.load(known[name] if name is not None else runs[-1])
+
+
+def _place(kit: Kit, run: str) -> Path:
+    return kit.path / RUNS / f"{run}.json"
 
 
 @contextlib.contextmanager

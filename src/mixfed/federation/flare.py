@@ -56,24 +56,22 @@ class Answerer:
 
 
 class CollabTransport:
-    """Messages to the sites of a running job."""
+    """Messages to the sites of a federation, as far as they are in the running job."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
         self._context = collab.context
         self._sites = {site.name: site for site in collab.clients}
         self._threads = ThreadPoolExecutor(len(self._sites), thread_name_prefix="site")
 
-    @property
-    def names(self) -> Sequence[str]:
-        """The sites that take part in this job."""
-        return list(self._sites)
-
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
         """Ask sites, each its own question, side by side; give what comes of it as it comes."""
+        yield from ((name, ConnectionError("it is not connected")) for name in messages if name not in self._sites)
         # A group call of Collab is no more than this: it, too, encodes and sends once for each site.
         calls = {
             self._threads.submit(self._sites[name](timeout=timeout).answer, content): name
             for name, content in messages.items()
+            if name in self._sites
         }
         for call in as_completed(calls):
             error = call.exception()
@@ -97,7 +95,7 @@ class Conductor:
         log = _ProgressLog(folder / "exchanges.jsonl")
         context.get_engine().register_app_command(PROGRESS, log.report)
         try:
-            conduct(CollabTransport(), run.job, folder, log.add)
+            conduct(CollabTransport(run.sites), run.job, folder, log.add)
         finally:
             # What the administrator can download is the folder of the job.
             result = Path(workspace.get_run_dir(identity)) / RESULT

@@ -7,7 +7,6 @@ The files name classes that the parties have installed: the engine's two ends of
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,28 +32,39 @@ _DESCRIPTION = "mixfed.json"
 
 @dataclass(frozen=True)
 class Run:
-    """A run by its name, under which it can go on, and what it is to fit."""
+    """A run by its name, under which it can go on, what it is to fit and with whom."""
 
     name: str
     job: Job
+    sites: tuple[str, ...]
+    """All sites of the federation."""
+    present: tuple[str, ...] = ()
+    """Those that were connected when it was submitted."""
 
     def save(self, path: Path) -> None:
         """Write it down."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"run": self.name, "job": json.loads(self.job.to_json())}, indent=2) + "\n")
+        content = {
+            "run": self.name,
+            "sites": self.sites,
+            "present": self.present,
+            "job": json.loads(self.job.to_json()),
+        }
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Run:
         """Read what `save` wrote."""
         try:
-            content = json.loads(path.read_text())
-            return cls(content["run"], Job.from_json(json.dumps(content["job"])))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            job = Job.from_json(json.dumps(content["job"]))
+            return cls(content["run"], job, tuple(content["sites"]), tuple(content["present"]))
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise SettingsError(f"{path}: not a run of mixfed ({error})") from None
 
 
-def write_job(folder: Path, run: Run, sites: Sequence[str]) -> None:
-    """Write the job for a run across sites, to be submitted."""
+def write_job(folder: Path, run: Run) -> None:
+    """Write the job for a run with the sites that are present, to be submitted."""
     components = {CONDUCTOR: "conductor", ANSWERER: "answerer"}
     parts = {path: [{"id": name, "path": path, "args": {}}] for path, name in components.items()}
     controller = {"id": "controller", "path": CONTROLLER, "args": {"server_obj_id": components[CONDUCTOR]}}
@@ -64,7 +74,7 @@ def write_job(folder: Path, run: Run, sites: Sequence[str]) -> None:
             "name": run.name,
             "resource_spec": {},
             "min_clients": 1,  # how many sites are enough is for the run to say
-            "deploy_map": {"server": ["server"], "site": list(sites)},
+            "deploy_map": {"server": ["server"], "site": list(run.present)},
         },
         "server/config/config_fed_server.json": {"workflows": [controller], "components": parts[CONDUCTOR]},
         "site/config/config_fed_client.json": {

@@ -27,6 +27,8 @@ from .jobs import ANSWERER, CONDUCTOR, CONTROLLER, EXECUTOR
 
 SETTINGS = "mixfed.toml"
 """A site's own settings, in its kit."""
+_FEDERATION = "federation.json"
+"""Who the members of the federation are, in the administrator's kit."""
 AUTHORITY = "authority"
 """The certificate authority, beside the kits: whoever has it can make members."""
 DAYS = 360
@@ -35,7 +37,8 @@ PORT = 8002
 ORGANISATION = "mixfed"
 _ADMIN = "admin@mixfed.local"
 _ROLE = "lead"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+NAME_RULE = "a name has 1 to 63 letters, digits, - or _, and begins with a letter or a digit"
 _HOST = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")
 _RIGHTS = {
     "submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands", "byoc", "app_command"
@@ -74,6 +77,10 @@ class Kit:
     def startup(self) -> dict[str, Any]:
         """Read what the kit was provisioned with."""
         return _read(self.path / "startup" / _STARTUP[self.role])
+
+    def sites(self) -> tuple[str, ...]:
+        """Name all sites of the federation, as the administrator's kit has them."""
+        return tuple(_read(self.path / _FEDERATION)["sites"])
 
     @property
     def address(self) -> str:
@@ -149,6 +156,8 @@ def provision(
         _adapt(kit, host, port)
         settle(kit)
         _describe(kit, host, port, days, len(sites))
+        if kit.role is Role.ADMIN:
+            _write(kit.path / _FEDERATION, {"sites": list(sites)})
     return kits
 
 
@@ -169,10 +178,8 @@ def _check(folder: Path, sites: Sequence[str], host: str, port: int, days: int) 
     if not sites:
         raise SettingsError("no site is named: a federation has one or more")
     for name in sites:
-        if not _NAME.fullmatch(name):
-            raise SettingsError(
-                f"site {name!r}: a name has 1 to 63 letters, digits, - or _, and begins with one of the former"
-            )
+        if not NAME.fullmatch(name):
+            raise SettingsError(f"site {name!r}: {NAME_RULE}")
         if name.lower() in {"server", "admin", AUTHORITY}:
             raise SettingsError(f"site {name!r}: this name is taken: use another")
     twice = {name for name in sites if [other.lower() for other in sites].count(name.lower()) > 1}

@@ -28,6 +28,8 @@ _ENGINE = "nvflare.private.fed.app."
 _REGISTERED = "Successfully registered client"
 _STOPPING = 3.0
 """Seconds that a process may take to end by itself."""
+_started: list[subprocess.Popen[bytes]] = []
+"""Held on to, for Python complains of a process that is forgotten while it runs."""
 
 
 class Party:
@@ -53,6 +55,7 @@ class Party:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in this terminal is not for it
             )
+        _started.append(self.process)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the server listens or the site is registered; say whether it was within so many seconds."""
@@ -100,12 +103,14 @@ def stop(kits: Iterable[Kit]) -> int:
     kits.sort(key=lambda kit: kit.role is Role.SERVER)
     while found := [process for kit in kits for process in processes(kit)]:
         count += len(found)
-        for process in found:
-            _signal(process, kill=False)
+        for running in found:
+            _signal(running, kill=False)
         _, stubborn = psutil.wait_procs(found, timeout=_STOPPING)
-        for process in stubborn:
-            _signal(process, kill=True)
+        for running in stubborn:
+            _signal(running, kill=True)
         psutil.wait_procs(stubborn, timeout=_STOPPING)
+    for process in _started:
+        process.poll()
     return count
 
 

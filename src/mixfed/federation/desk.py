@@ -30,6 +30,8 @@ T = TypeVar("T")
 _CONNECTING = 10.0
 """Seconds to wait for the server."""
 _POLL = 0.4
+CUT_OFF = "CUT OFF"
+"""The status of a job that the server has lost."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Submitted:
     @property
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
-        return self.status.startswith("FINISHED")
+        return self.status.startswith("FINISHED") or self.status == CUT_OFF
 
 
 class _Asking(Enum):
@@ -79,8 +81,14 @@ class Desk:
 
     def jobs(self) -> list[Submitted]:
         """List the jobs that the server knows of, oldest first."""
-        found = self._call(self._session.list_jobs)
-        jobs = [Submitted(job["job_id"], job["job_name"], job["status"], job["submit_time"]) for job in found]
+        known = self._call(self._session.list_jobs)
+        at_work = {job.job_id for job in self._call(self._session.get_system_info).job_info}
+        jobs = []
+        for job in known:
+            # After a crash of the server the engine says of a job for ever that it is running.
+            cut_off = job["status"] in ("DISPATCHED", "RUNNING") and job["job_id"] not in at_work
+            status = CUT_OFF if cut_off else job["status"]
+            jobs.append(Submitted(job["job_id"], job["job_name"], status, job["submit_time"]))
         return sorted(jobs, key=lambda job: job.submitted)
 
     def unfinished(self, run: Run) -> str | None:

@@ -17,9 +17,9 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/mixfed demo
 
-# A test per core: more threads inside each would only wait for each other.
+# A test per core: more threads inside each would only wait for each other. Tests that share processes stay together.
 test: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

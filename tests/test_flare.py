@@ -5,7 +5,6 @@ One federation serves all tests, and each of them leaves it whole.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import signal
@@ -14,6 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +31,7 @@ from mixfed.tables import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 
-from mixfed.federation import jobs, parties
+from mixfed.federation import desk, jobs, parties
 from mixfed.federation.desk import Desk, new_run, read_result
 from mixfed.federation.kits import Role, open_kit, provision
 from mixfed.federation.rehearsal import divide, largest_difference, running
@@ -42,7 +42,7 @@ pytestmark = [
 ]
 
 # Some hundred exchanges: time enough to disturb them.
-LONG = Job(2, settings={"update": "fedprox", "step": 0.1}, timeout=10.0, tries=2)
+LONG = Job(2, settings={"update": "fedprox", "step": 0.1}, timeout=6.0, tries=2)
 FEATURES = ["x_0", "x_1", "x_2"]
 
 
@@ -100,6 +100,95 @@ def kill(*processes):
         process.wait(10)
 
 
+def greet(kits, kit):
+    """Connect to the server with the certificate of a kit, or without, and give what it says."""
+    context = ssl.create_default_context(cafile=kits["site-1"].path / "startup" / "rootCA.pem")
+    context.check_hostname = False
+    if kit is not None:
+        context.load_cert_chain(kit.path / "startup" / "client.crt", kit.path / "startup" / "client.key")
+    port = int(kits["server"].address.rpartition(":")[2])
+    try:
+        with socket.create_connection(("127.0.0.1", port), 10) as line, context.wrap_socket(line) as secure:
+            secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return secure.recv(100)
+    except (ssl.SSLError, ConnectionError):
+        return b""
+
+
+@pytest.fixture(scope="module")
+def stranger(kits, tmp_path_factory):
+    """A site of another federation that knows the way to the server of ours."""
+    port = int(kits["server"].address.rpartition(":")[2])
+    made = provision(tmp_path_factory.mktemp("others") / "kits", ["stranger"], port=port)
+    yield made[1]
+    parties.stop(made)
+
+
+def test_the_server_talks_to_nobody_without_a_certificate_of_its_authority(kits, stranger):
+    assert greet(kits, kits["site-1"]).startswith(b"HTTP/1.1")
+    assert greet(kits, None) == b""
+    assert greet(kits, stranger) == b""
+
+
+def test_a_stranger_and_a_site_under_the_name_of_another_are_refused(kits, stranger, tmp_path):
+    shutil.copytree(kits["site-2"].path, tmp_path / "impostor")
+    file = tmp_path / "impostor" / "startup" / "fed_client.json"
+    file.write_text(file.read_text().replace('"fqsn": "site-2"', '"fqsn": "site-1"'))
+    impostor = open_kit(tmp_path / "impostor")
+    assert impostor.name == "site-1"
+    heard = kits["server"].log.stat().st_size
+    try:
+        started = [parties.start(stranger), parties.start(impostor)]
+        wait_until(lambda: "CERTIFICATE_VERIFY_FAILED" in stranger.log.read_text())
+        refusal = "authenticated as 'site-2' but claimed endpoint 'site-1'"
+        wait_until(lambda: refusal in kits["server"].log.read_text()[heard:])
+        assert not any(party.wait(0.5) for party in started)
+    finally:
+        parties.stop([stranger, impostor])
+
+
+def test_a_site_runs_the_answering_end_and_nothing_else(kits):
+    from nvflare.apis.workspace import Workspace
+    from nvflare.app_common.widgets.component_path_authorizer import ComponentPathAuthorizer
+
+    def build(path):
+        site = Workspace(str(kits["site-1"].path), "site-1")
+        ComponentPathAuthorizer().authorize_component_config({"path": path}, workspace=site)
+
+    build(jobs.EXECUTOR)
+    build(jobs.ANSWERER)
+    for path in (jobs.CONDUCTOR, jobs.CONTROLLER, "nvflare.app_common.np.np_trainer.NPTrainer", "subprocess.Popen"):
+        with pytest.raises(Exception, match="not in allow_list"):
+            build(path)
+
+
+def test_a_site_takes_no_code(kits, tmp_path, monkeypatch):
+    def with_code(folder, run):
+        jobs.write_job(folder, run)
+        (folder / "site" / "custom").mkdir()
+        (folder / "site" / "custom" / "own.py").write_text("answer = 42\n")
+
+    monkeypatch.setattr(desk, "write_job", with_code)
+    with Desk(kits["admin"]) as line:
+        job = line.submit(new_run(kits["admin"], "code", LONG))
+        line.follow(job, ignore)
+        with pytest.raises(PoolError, match="BYOC not permitted"):
+            line.fetch(job, tmp_path / "out")
+
+
+def test_a_site_answers_the_server_only():
+    from nvflare.collab.api.context import set_call_context
+
+    from mixfed.federation.flare import Answerer
+
+    set_call_context(SimpleNamespace(caller="site-2"))
+    try:
+        with pytest.raises(PermissionError, match="only the server"):
+            Answerer().answer(b"")
+    finally:
+        set_call_context(None)
+
+
 def test_local_gives_the_fit_of_one_process_and_leaves_nothing_running(table, tmp_path):
     done = mixfed(
         "federate", "local", table, "--client", "client", "--target", "y", "--sites", 2, "--clusters", 2,
@@ -125,7 +214,7 @@ def test_local_that_is_interrupted_leaves_nothing_running(table, tmp_path):
 
 def begin(kits, run, out):
     """Submit a run as a user does, and wait until it is well under way."""
-    options = ["--clusters", "2", "--config", out.with_suffix(".toml"), "--timeout", "10", "--tries", "2", "--run", run]
+    options = ["--clusters", "2", "--config", out.with_suffix(".toml"), "--timeout", "6", "--tries", "2", "--run", run]
     out.with_suffix(".toml").write_text(f"[auto]\nupdate = 'fedprox'\nstep = {LONG.settings['step']}\n")
     command = [sys.executable, "-m", "mixfed", "federate", "submit", kits["admin"].path, *options, "--out", out]
     begun = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -156,7 +245,10 @@ def test_a_run_goes_on_after_a_worker_was_killed(kits, tmp_path):
     check_it_goes_on(kits, begun, "worker", tmp_path / "out", "the engine has stopped the job")
     known = json.loads(mixfed("federate", "status", kits["admin"].path, "--json").stdout)
     assert known["sites"] == ["site-1", "site-2", "site-3"]
-    assert [job["status"] for job in known["jobs"]] == ["FINISHED:EXECUTION_EXCEPTION", "FINISHED:COMPLETED"]
+    assert [job["status"] for job in known["jobs"] if job["run"] == "worker"] == [
+        "FINISHED:EXECUTION_EXCEPTION",
+        "FINISHED:COMPLETED",
+    ]
     # The kinds of a site's clients are for the site alone.
     assert pq.read_table(kits["site-1"].path / "result" / "clients.parquet").num_rows == 200
 
@@ -171,12 +263,12 @@ def test_a_run_goes_on_after_the_server_was_killed(kits, tmp_path):
 
 def test_a_run_without_a_site_that_was_killed_is_the_fit_of_the_others(kits, tmp_path):
     run = new_run(kits["admin"], "site", LONG)
-    with Desk(kits["admin"]) as desk:
-        job = desk.submit(run)
+    with Desk(kits["admin"]) as line:
+        job = line.submit(run)
         wait_until(lambda: exchanges(kits, "site") > 20)
         kill(*parties.processes(kits["site-2"]))
-        desk.follow(job, ignore)
-        desk.fetch(job, tmp_path)
+        line.follow(job, ignore)
+        line.fetch(job, tmp_path)
     found = read_result(tmp_path)
     assert sorted(found.about["sites"]) == ["site-1", "site-3"]
     assert largest_difference(found.fit.model, fit_here([kits["site-1"], kits["site-3"]], LONG)) < 1e-9

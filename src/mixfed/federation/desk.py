@@ -11,7 +11,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -66,14 +66,23 @@ class Desk:
     def __enter__(self) -> Self:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        self._session = self._call(
-            lambda: new_secure_session(self.kit.name, str(self.kit.path), timeout=_CONNECTING, auto_login_max_tries=1)
-        )
+        # What matters of what the engine says is raised.
+        self._logging = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        kit, wait = self.kit, _CONNECTING
+        try:
+            self._session = self._call(
+                lambda: new_secure_session(kit.name, str(kit.path), timeout=wait, auto_login_max_tries=1)
+            )
+        except BaseException:
+            logging.disable(self._logging)
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(Exception), _silence():
+        with contextlib.suppress(Exception), _nothing_printed():
             self._session.close()
+        logging.disable(self._logging)
 
     def sites(self) -> list[str]:
         """Name the sites that are connected."""
@@ -147,7 +156,7 @@ class Desk:
             if error.exists():
                 raise PoolError(error.read_text().strip())
             if not (found / "model.json").exists():
-                raise PoolError("the job has ended without a model; the server's log says why")
+                raise PoolError(f"the job has ended without a model: {self._reason(job)}")
             out.mkdir(parents=True, exist_ok=True)
             # The model goes first and comes last, so that where there is one the other files belong to it.
             (out / "model.json").unlink(missing_ok=True)
@@ -155,9 +164,15 @@ class Desk:
                 if (found / name).exists():
                     shutil.copy(found / name, out)
 
+    def _reason(self, job: str) -> str:
+        """Say why a job never came to its run, as far as the engine does."""
+        about = self._call(lambda: self._session.get_job_meta(job))
+        refused = [text for text in about.get("job_deploy_detail", []) if not text.endswith(": OK")]
+        return "; ".join(refused) or "the logs of the server and of the sites say why"
+
     def _rounds(self, job: str, seen: int) -> list[Any] | None:
         """Ask a job for the rounds that have ended since; None if it cannot be asked."""
-        with contextlib.suppress(Exception), _silence():
+        with contextlib.suppress(Exception), _nothing_printed():
             return list(self._session.do_app_command(job, PROGRESS, {"seen": seen})["rounds"])
         return None
 
@@ -166,7 +181,7 @@ class Desk:
         from nvflare.fuel.flare_api import api_spec
 
         try:
-            with _silence():
+            with _nothing_printed():
                 return function()
         except (api_spec.NoConnection, api_spec.SessionClosed, ConnectionError) as error:
             raise PoolError(f"the server at {self.kit.address} does not answer ({error})") from None
@@ -238,13 +253,6 @@ def _place(kit: Kit, run: str) -> Path:
     return kit.path / RUNS / f"{run}.json"
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the engine from printing: what matters of it is raised."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
+def _nothing_printed() -> contextlib.redirect_stdout[io.StringIO]:
+    """Keep the engine from printing."""
+    return contextlib.redirect_stdout(io.StringIO())

@@ -26,6 +26,12 @@ _PROGRAMS = {
 }
 _ENGINE = "nvflare.private.fed.app."
 _REGISTERED = "Successfully registered client"
+_ENVIRONMENT = {
+    # No module is taken from the folder that a process runs in.
+    "PYTHONSAFEPATH": "1",
+    # The threads of BLAS wait busily; where parties share a machine they took ten times as long.
+    **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
+}
 _STOPPING = 3.0
 """Seconds that a process may take to end by itself."""
 _started: list[subprocess.Popen[bytes]] = []
@@ -49,7 +55,7 @@ class Party:
             self.process = subprocess.Popen(
                 command,
                 cwd=kit.path,
-                env=os.environ | {"PYTHONSAFEPATH": "1"},  # no module is taken from the folder that it runs in
+                env=_ENVIRONMENT | os.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

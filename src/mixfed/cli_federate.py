@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import shlex
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +25,6 @@ from .cli_options import (
     Recipe,
     RecipeName,
     Seed,
-    complain,
     parse_clusters,
     read_settings,
     recipe_named,
@@ -154,7 +155,10 @@ def submit(
     admin = open_kit(kit, Role.ADMIN)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
-    _show(_fetch(admin, new_run(admin, run, job), out, quiet=as_json), out, as_json)
+    new = new_run(admin, run, job)
+    with _a_way_on(admin, new, out):
+        found = _fetch(admin, new, out, quiet=as_json)
+    _show(found, out, as_json)
 
 
 @app.command()
@@ -174,7 +178,10 @@ def resume(
     from .federation.kits import Role, open_kit
 
     admin = open_kit(kit, Role.ADMIN)
-    _show(_fetch(admin, old_run(admin, run), out, quiet=as_json, again=True), out, as_json)
+    old = old_run(admin, run)
+    with _a_way_on(admin, old, out):
+        found = _fetch(admin, old, out, quiet=as_json, again=True)
+    _show(found, out, as_json)
 
 
 @app.command()
@@ -189,12 +196,15 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     from .federation.desk import Desk
     from .federation.kits import Role, open_kit
 
-    with Desk(open_kit(kit, Role.ADMIN)) as desk:
+    admin = open_kit(kit, Role.ADMIN)
+    with Desk(admin) as desk:
         sites, jobs = desk.sites(), desk.jobs()
+    missing = sorted(set(admin.sites()) - set(sites))
     if as_json:
-        typer.echo(json.dumps({"sites": sites, "jobs": [dataclasses.asdict(job) for job in jobs]}))
+        told = [dataclasses.asdict(job) for job in jobs]
+        typer.echo(json.dumps({"sites": sites, "missing": missing, "jobs": told}))
         return
-    typer.echo(f"Connected sites: {', '.join(sites) or 'none'}")
+    typer.echo(f"Connected sites: {', '.join(sites) or 'none'}; missing: {', '.join(missing) or 'none'}")
     if jobs:
         screen.show(screen.jobs_table(jobs))
 
@@ -274,23 +284,28 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
     from . import screen
     from .federation.desk import Desk, read_result
 
-    with Desk(kit) as desk:
-        job = desk.resume(run) if again else desk.submit(run)
+    with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
+        job = desk.resume(run, watch) if again else desk.submit(run)
         try:
-            with screen.Rounds(quiet=quiet) as watch:
-                desk.follow(job, watch)
-            desk.fetch(job, out)
+            desk.follow(job, watch)
         except KeyboardInterrupt:
             desk.abort(job)
-            complain(f"the run is stopped, {_way_on(kit, run, out)}")
             raise
-        except PoolError as error:
-            raise PoolError(f"{error}; {_way_on(kit, run, out)}") from None
+        desk.fetch(job, out)
     return read_result(out)
 
 
-def _way_on(kit: Kit, run: Run, out: Path) -> str:
-    return f"`mixfed federate resume {kit.path} --run {run.name} --out {out}` goes on"
+@contextmanager
+def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
+    """Say with what ends a run before its time how it goes on."""
+    command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
+    way = f"`{shlex.join(command)}` goes on"
+    try:
+        yield
+    except PoolError as error:
+        raise PoolError(f"{error}; {way}") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(way) from None
 
 
 def _show(found: Result, out: Path | None, as_json: bool = False) -> None:

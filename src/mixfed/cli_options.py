@@ -63,8 +63,8 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             where = f"{error.filename}: " if error.filename else ""
             complain(f"{where}{error.strerror or error}")
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            complain("stopped" + _resume_hint(options))
+        except KeyboardInterrupt as stop:
+            complain("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options))
             raise typer.Exit(STOPPED) from None
 
     return run

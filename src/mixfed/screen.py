@@ -139,7 +139,7 @@ def federation_summary(found: Result) -> list[RenderableType]:
 def jobs_table(jobs: Sequence[Submitted]) -> Table:
     """Show what was submitted to a federation."""
     table = Table(title="Jobs", title_justify="left")
-    for heading in ("run", "submitted", "status"):
+    for heading in ("run", "submitted (UTC)", "status"):
         table.add_column(heading)
     for job in jobs:
         table.add_row(escape(job.run), job.submitted[:19].replace("T", " "), job.status.lower())

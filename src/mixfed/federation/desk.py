@@ -30,6 +30,7 @@ T = TypeVar("T")
 _CONNECTING = 10.0
 """Seconds to wait for the server."""
 _POLL = 0.4
+_DONE = "FINISHED:COMPLETED"
 CUT_OFF = "CUT OFF"
 """The status of a job that the server has lost."""
 
@@ -100,10 +101,6 @@ class Desk:
             jobs.append(Submitted(job["job_id"], job["job_name"], status, job["submit_time"]))
         return sorted(jobs, key=lambda job: job.submitted)
 
-    def unfinished(self, run: Run) -> str | None:
-        """Give the identity of a job that is still at work on a run."""
-        return next((job.identity for job in self.jobs() if job.run == run.name and not job.ended), None)
-
     def submit(self, run: Run) -> str:
         """Have the server start a run, with all sites that are connected; give the identity of the job."""
         run = dataclasses.replace(run, present=tuple(self.sites()))
@@ -116,11 +113,17 @@ class Desk:
             identity: str = self._call(lambda: self._session.submit_job(str(folder)))
         return identity
 
-    def resume(self, run: Run) -> str:
-        """Have the server go on with a run, once the sites it began with are back; give the identity of the job."""
-        busy = self.unfinished(run)
-        if busy is not None:
-            return busy
+    def resume(self, run: Run, watch: Watcher) -> str:
+        """Have the server go on with a run; give the identity of the job, which may have ended already.
+
+        A job that is still at work on it is waited for, and one that has done it is taken; else the run goes on as
+        soon as the sites that it began with are back.
+        """
+        job = next((job for job in reversed(self.jobs()) if job.run == run.name), None)
+        if job is not None:
+            status = job.status if job.ended else self.follow(job.identity, watch)
+            if status == _DONE:
+                return job.identity
         end = time.monotonic() + run.job.patience
         while not set(run.present) <= set(self.sites()) and time.monotonic() < end:
             time.sleep(1.0)

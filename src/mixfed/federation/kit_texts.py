@@ -16,15 +16,19 @@ target = "y"
 # The columns to explain it with; without this line, every other numeric column. All sites must have the same.
 # features = ["a", "b"]
 
-# The site answers no question that fewer of its clients than these would be added up for.
+# The site gives no sum over fewer of its clients than these.
 min_clients = 10
 
-# Clients with many rows help to find the kinds. "single": each of them answers for itself, with a few numbers that are
-# computed from its rows. "summed": nothing about a single client leaves this site, which may cost accuracy.
+# Clients with many rows help to find the kinds, by a few numbers that are computed from their rows. "single": they are
+# asked for these one by one. "summed": nothing about a single client leaves this site; others must do, or the run uses
+# sums alone.
 anchors = "single"
 
-# The folder for what is for this site only: the kind of each of its clients.
-out = "results"
+# The server knows clients by pseudonyms that it cannot trace back to their ids.
+pseudonyms = true
+
+# The folder for what is for this site only: the kinds of its clients, and a line for every question it was asked.
+out = "result"
 """
 
 _CARE = """\

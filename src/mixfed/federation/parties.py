@@ -7,6 +7,7 @@ with the workers that it has started itself and those that it has left behind, a
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -31,6 +32,12 @@ _ENVIRONMENT = {
     "PYTHONSAFEPATH": "1",
     # The threads of BLAS wait busily; where parties share a machine they took ten times as long.
     **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
+}
+_COMPLAINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "the server there belongs to another federation",
+    "Connect call failed": "nobody answers there",
+    "getaddrinfo": "there is no such host",
+    "Name or service not known": "there is no such host",
 }
 _STOPPING = 3.0
 """Seconds that a process may take to end by itself."""
@@ -75,9 +82,14 @@ class Party:
         return True
 
     def last_complaint(self) -> str:
-        """Give the last line of the log that is an error, since the start."""
+        """Give the last error in the log since the start, in words where it is a common one."""
         lines = [line for line in self._said().splitlines() if "Error" in line or "ERROR" in line]
-        return lines[-1].split(" - ")[-1].strip() if lines else "it does not say why"
+        if not lines:
+            return "it does not say why"
+        for mark, words in _COMPLAINTS.items():
+            if mark in lines[-1]:
+                return words
+        return lines[-1].split(" - ")[-1].strip()
 
     def _is_there(self) -> bool:
         if self.kit.role is Role.SITE:
@@ -94,6 +106,9 @@ class Party:
 
 def start(kit: Kit) -> Party:
     """Start a party in the background, unless it is running already."""
+    if shlex.split(str(kit.path)) != [str(kit.path)]:
+        # It makes one text of the command for a worker, and takes it apart again.
+        raise SettingsError(f"{kit.path}: the engine needs a path without spaces and quotes: move the kit")
     running = processes(kit)
     if running:
         raise SettingsError(f"{kit.path}: it is running already, as process {running[0].pid}")

@@ -147,9 +147,11 @@ def provision(
         parties = {"server": "server", **{name: name for name in sites}, _ADMIN: "admin"}
         for source, place in parties.items():
             (made / source).rename(folder / place)
-        state.rename(folder / AUTHORITY)
-    (folder / AUTHORITY).chmod(0o700)
-    (folder / AUTHORITY / "cert.json").chmod(0o600)
+        # The authority can make members; the keys of those there are belong to them alone.
+        kept = {name: value for name, value in _read(state / "cert.json").items() if name.startswith("root_")}
+        authority = folder / AUTHORITY
+        authority.mkdir(mode=0o700)
+        _write(authority / "cert.json", kept)
     kits = [open_kit(folder / place) for place in parties.values()]
     for kit in kits:
         kit.path.chmod(0o700)
@@ -209,7 +211,7 @@ def _project(sites: Sequence[str], host: str, port: int, days: int) -> dict[str,
                 "admin_port": port,
                 **party,
             },
-            *({"name": name, "type": "client", "allow_log_streaming": False, **party} for name in sites),
+            *({"name": name, "type": "client", **party} for name in sites),
             {"name": _ADMIN, "type": "admin", "role": _ROLE, **party},
         ],
         "builders": [
@@ -258,6 +260,8 @@ def _adapt(kit: Kit, host: str, port: int) -> None:
         start["servers"][0]["service"]["target"] = f"{host}:{port}"
         start["servers"][0]["admin_server"] = host
         _write(kit.path / "startup" / _STARTUP[kit.role], start)
+    else:
+        resources["allow_log_streaming"] = False
     dropped = {"log_receiver", "site_log_streamer"}
     resources["components"] = [part for part in resources["components"] if part["id"] not in dropped]
     _write(local / "resources.json", resources)

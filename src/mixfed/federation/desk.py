@@ -22,7 +22,7 @@ from ..errors import MixfedError, PoolError, SettingsError
 from ..exchange import Traffic
 from ..model import Model
 from ..run import Fit, Progress, Watcher
-from .jobs import PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
+from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
 from .kits import NAME, NAME_RULE, Kit
 from .server import Job
 
@@ -155,17 +155,16 @@ class Desk:
         """Get the result of a job that has ended, or raise what went wrong."""
         with tempfile.TemporaryDirectory() as scratch:
             found = Path(self._call(lambda: self._session.download_job_result(job, scratch))) / "workspace" / RESULT
-            error = found / "error.txt"
-            if error.exists():
-                raise PoolError(error.read_text().strip())
+            if (found / FAILURE).exists():
+                failure = json.loads((found / FAILURE).read_text(encoding="utf-8"))
+                raise (PoolError if failure["passing"] else MixfedError)(failure["reason"])
             if not (found / "model.json").exists():
                 raise PoolError(f"the job has ended without a model: {self._reason(job)}")
             out.mkdir(parents=True, exist_ok=True)
             # The model goes first and comes last, so that where there is one the other files belong to it.
             (out / "model.json").unlink(missing_ok=True)
             for name in reversed(RESULTS):
-                if (found / name).exists():
-                    shutil.copy(found / name, out)
+                shutil.copy(found / name, out)
 
     def _reason(self, job: str) -> str:
         """Say why a job never came to its run, as far as the engine does."""

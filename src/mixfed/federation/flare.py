@@ -17,9 +17,9 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from ..errors import PoolError
+from ..errors import MixfedError, PoolError
 from ..run import Progress
-from .jobs import PROGRESS, RESULT, RESULTS, RUNS, read_job
+from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS
 from .server import conduct
 from .site import Site, open_site
@@ -78,7 +78,7 @@ class CollabTransport:
             if error is not None and self._context.is_aborted():
                 # No site is to blame: a run that goes on later must find all of them as they were.
                 raise PoolError("the engine has stopped the job: a worker of a site has ended, or somebody stopped it")
-            yield calls[call], error if isinstance(error, Exception) else call.result()
+            yield calls[call], call.result() if error is None else ConnectionError(getattr(error, "cause", error))
 
 
 class Conductor:
@@ -94,15 +94,17 @@ class Conductor:
         folder.mkdir(parents=True, exist_ok=True)
         log = _ProgressLog(folder / "exchanges.jsonl")
         context.get_engine().register_app_command(PROGRESS, log.report)
+        # What the administrator can download is the folder of the job.
+        result = Path(workspace.get_run_dir(identity)) / RESULT
+        result.mkdir()
         try:
             conduct(CollabTransport(run.sites), run.job, folder, log.add)
-        finally:
-            # What the administrator can download is the folder of the job.
-            result = Path(workspace.get_run_dir(identity)) / RESULT
-            result.mkdir()
-            for name in RESULTS:
-                if (folder / name).exists():
-                    shutil.copy(folder / name, result)
+        except MixfedError as error:
+            failure = {"reason": str(error), "passing": isinstance(error, PoolError)}
+            (result / FAILURE).write_text(json.dumps(failure), encoding="utf-8")
+            raise
+        for name in RESULTS:
+            shutil.copy(folder / name, result)
 
 
 class _ProgressLog:

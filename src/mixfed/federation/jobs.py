@@ -23,8 +23,10 @@ RUNS = "runs"
 """The folder in the server's kit that has a folder for each run, and in the administrator's with a file for each."""
 RESULT = "mixfed"
 """The folder in what the engine keeps of a job that has the result."""
-RESULTS = ("model.json", "trace.parquet", "run.json", "exchanges.jsonl", "error.txt")
-"""What the result may consist of; the journal stays at the server."""
+RESULTS = ("model.json", "trace.parquet", "run.json", "exchanges.jsonl")
+"""What the result consists of; the journal stays at the server."""
+FAILURE = "failure.json"
+"""What there is instead if the run has failed: why, and whether it may go better another time."""
 PROGRESS = "mixfed.progress"
 """The command by which a running job is asked how far it is."""
 _DESCRIPTION = "mixfed.json"

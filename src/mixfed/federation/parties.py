@@ -6,6 +6,7 @@ with the workers that it has started itself and those that it has left behind, a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import socket
@@ -30,7 +31,7 @@ _REGISTERED = "Successfully registered client"
 _ENVIRONMENT = {
     # No module is taken from the folder that a process runs in.
     "PYTHONSAFEPATH": "1",
-    # The threads of BLAS wait busily; where parties share a machine they took ten times as long.
+    # The threads of BLAS wait busily: where parties share a machine, exchanges took ten times as long.
     **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
 }
 _COMPLAINTS = {
@@ -150,8 +151,6 @@ def processes(kit: Kit) -> list[Process]:
 
 
 def _signal(process: Process, *, kill: bool) -> None:
-    import contextlib
-
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):

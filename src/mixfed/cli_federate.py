@@ -257,7 +257,7 @@ def local(
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return
     _show(found, out)
-    typer.echo(f"Against the same fit in one process: the largest difference of a coefficient is {difference:.2g}.")
+    screen.show(*screen.comparison(found.fit, alone, difference))
 
 
 def _require_engine() -> None:

@@ -54,10 +54,21 @@ class Fit:
         names = list(dict.fromkeys(name for record in self.trace for name in record))
         return {name: [record.get(name) for record in self.trace] for name in names}
 
+    def phases(self) -> dict[str, Traffic]:
+        """Say what each phase took; what came before the first round counts to its phase."""
+        phases: dict[str, Traffic] = {}
+        before = Traffic()
+        for record in self.trace:
+            now = Traffic(*(record[item.name] for item in dataclasses.fields(Traffic)))
+            phases.setdefault(record["phase"], Traffic()).add(now.since(before))
+            before = now
+        return phases
+
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the run."""
         about = {"seconds": self.seconds, "rounds": len(self.trace), "stop": self.stop}
-        return about | dataclasses.asdict(self.traffic)
+        phases = {name: dataclasses.asdict(traffic) for name, traffic in self.phases().items()}
+        return about | dataclasses.asdict(self.traffic) | {"phases": phases}
 
 
 class Run:

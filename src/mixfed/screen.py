@@ -25,6 +25,7 @@ _PHASES = {
     "fedmd": "Phase 1, moment descent",
     "fedx": "Phase 2, refinement",
     "survey": "Survey",
+    "summed starts": "Starts, as sums",
     "kinds": "How many kinds",
     "refine": "Refinement",
     "second look": "Second look",
@@ -131,9 +132,37 @@ def federation_summary(found: Result) -> list[RenderableType]:
     for name, site in found.about["sites"].items():
         traffic = (size(site["bytes_down"]), size(site["bytes_up"]))
         table.add_row(escape(name), f"{site['clients']:,}", f"{site['rows']:,}", *traffic)
-    parts: list[RenderableType] = [table, f"{found.seconds_per_exchange:.3f} s per exchange (median)."]
+    parts: list[RenderableType] = [
+        table,
+        phases_table(found.fit),
+        f"{found.seconds_per_exchange:.3f} s per exchange (median).",
+    ]
     absent = found.about["absent"].items()
     return parts + [f"[yellow]Warning:[/yellow] {escape(f'{name} did not take part: {why}')}" for name, why in absent]
+
+
+def phases_table(found: Fit) -> Table:
+    """Show what each phase of a fit took."""
+    table = Table(title="Exchanges", title_justify="left")
+    for heading in ("phase", "exchanges", "to a site", "from a site"):
+        table.add_column(heading, justify="left" if heading == "phase" else "right")
+    for phase, traffic in found.phases().items():
+        cells = str(traffic.exchanges), size(traffic.bytes_down), size(traffic.bytes_up)
+        table.add_row(_PHASES.get(phase, phase), *cells)
+    return table
+
+
+def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableType]:
+    """Put a fit across sites beside the same fit in one process."""
+    table = Table(title="Beside the same fit in one process", title_justify="left")
+    for heading in ("", "kinds", "log likelihood", "exchanges", "seconds"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, fit in (("across sites", across), ("in one process", alone)):
+        likelihood = fit.model.details.get("likelihood")
+        told = "" if likelihood is None else f"{likelihood:.6f}"
+        seconds = f"{sum(fit.seconds.values()):.1f}"
+        table.add_row(name, str(fit.model.n_clusters), told, str(fit.traffic.exchanges), seconds)
+    return [table, f"The largest difference of a coefficient is {difference:.2g}."]
 
 
 def jobs_table(jobs: Sequence[Submitted]) -> Table:

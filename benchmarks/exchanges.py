@@ -5,7 +5,7 @@
 * sites: 1,000 sites of 100 clients in this process against one pool with the same rows: seconds of each exchange of a
   fit, every question put to all clients.
 
-Usage: python benchmarks/federation.py [--parts recipes,sites] [--flare] [--json FILE]
+Usage: python benchmarks/exchanges.py [--parts recipes,sites] [--flare] [--json FILE]
 """
 
 from __future__ import annotations

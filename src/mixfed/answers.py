@@ -52,12 +52,13 @@ def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Arr
     )
 
 
-def _narrowed(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
-    """Where features are looked at in a few dimensions only, take rows there first: sums are then much cheaper.
+def _looked_at(frame: Frame, clients: Held, models: int) -> tuple[Frame, Callable[[Clients], Clients]]:
+    """Choose what to turn into standard units: the sums for so many models, or, if that is less work, the rows.
 
-    Gives the frame in which to look at rows, and what takes them there.
+    Rows it is where clients are few, or features are looked at in a few dimensions only. Gives the frame in which to
+    look at rows, and what takes them there.
     """
-    if 2 * frame.dim > len(frame.stretch):
+    if frame.dim * clients.n_rows > models * len(frame.stretch) ** 2 and 2 * frame.dim > len(frame.stretch):
         return frame, lambda block: block
     names = tuple(f"z_{j}" for j in range(frame.dim))
 
@@ -121,7 +122,8 @@ def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
 @answer.register
 def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
     """Pair moments at each kind's own model, weighted by membership."""
-    (frame, taken), mixture = _narrowed(query.frame), query.mixture
+    mixture = query.mixture
+    frame, taken = _looked_at(query.frame, clients, mixture.theta.shape[1])
 
     def one(block: Clients) -> MatrixSum:
         block = taken(block)
@@ -162,8 +164,9 @@ def _local_step(query: LocalStep, clients: Held) -> ModelSum:
 
 @answer.register
 def _expect(query: Expect, clients: Held) -> ExpectSum:
-    (frame, taken), candidates = _narrowed(query.frame), query.candidates
+    candidates = query.candidates
     count, k, dim = candidates.theta.shape
+    frame, taken = _looked_at(query.frame, clients, count * k)
 
     def one(block: Clients) -> ExpectSum:
         block = taken(block)
@@ -203,6 +206,8 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
 def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
     """Turn sums over x into sums over z."""
+    if frame.is_plain:
+        return sums
     count, k = len(sums.missing), sums.clients.shape[1]
     wide, dim = frame.whiten.shape
     # (theta_j, log variance_j, log weight_j): only the first is in other units.
@@ -225,4 +230,6 @@ def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
 
 def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
     """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
+    if frame.is_plain:
+        return matrices
     return np.asarray(frame.whiten.T @ matrices @ frame.whiten)

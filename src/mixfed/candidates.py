@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -74,6 +75,11 @@ class Frame:
     def plain(dim: int) -> Frame:
         """Take features and residuals as they are."""
         return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether features are taken as they are."""
+        return self.whiten.shape[0] == self.dim and np.array_equal(self.whiten, np.eye(self.dim))
 
     def models(self, theta: Floats) -> Floats:
         """Turn models in standard units into models of x for (y - target_centre) / scale. theta (L, d) -> (D, L)."""

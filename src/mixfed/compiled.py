@@ -75,17 +75,12 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def cores() -> int:
-    """Give the number of threads to use: what the environment variable MIXFED_THREADS says, or else a thread a core."""
-    wanted = os.environ.get("MIXFED_THREADS", "")
-    if wanted.isdigit() and int(wanted):
-        return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @cache
 def _threads() -> ThreadPoolExecutor:
-    count = cores()
+    """Start as many threads as the environment variable MIXFED_THREADS says, or else as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("MIXFED_THREADS", "")
+    count = int(wanted) if wanted.isdigit() and int(wanted) else cores
     pool = ThreadPoolExecutor(count, thread_name_prefix="mixfed")
     # Ctrl-C is raised in the main thread, and if the pool is just starting a thread there, the pool forgets that
     # thread and the program waits for it at its end, for ever. So another thread starts them all.

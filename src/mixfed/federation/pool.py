@@ -18,7 +18,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, reduce, singledispatch
 from operator import add
@@ -28,7 +27,7 @@ import numpy as np
 
 from ..arrays import Array, Ints
 from ..candidates import ExpectSum, GramSum, Statistics
-from ..compiled import cores, one_blas_thread
+from ..compiled import one_blas_thread
 from ..errors import PoolError, SettingsError
 from ..exchange import BlockSum, CensusSum, Each, ModelSum, PeakSum, Query, R, Replies, S, Traffic
 from ..messages import MessageError
@@ -56,12 +55,10 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """Sites in this process, on threads: for simulations and tests."""
+    """Sites in this process: for simulations and tests."""
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         self.sites = sites
-        # Not the threads of `compiled`, which a large site uses for its own blocks of clients.
-        self._threads = ThreadPoolExecutor(cores(), thread_name_prefix="mixfed-site")
 
     @property
     def names(self) -> Sequence[str]:
@@ -69,10 +66,10 @@ class InProcess:
         return list(self.sites)
 
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Ask the sites, as many at a time as there are cores."""
+        """Ask one site after the other: threads would only wait for each other, and a large site has its own."""
         with one_blas_thread():  # once for all of them
-            answers = self._threads.map(lambda name: self.sites[name].answer(messages[name]), messages)
-            yield from zip(messages, answers, strict=True)
+            for name, content in messages.items():
+                yield name, self.sites[name].answer(content)
 
 
 class SitesLostError(PoolError):

@@ -21,9 +21,9 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.candidates import ExpectSum, Project
+from mixfed.candidates import ExpectSum, GramSum, Project, Statistics
 from mixfed.draws import client_keys
-from mixfed.exchange import Census, CensusSum, Peak, Replies
+from mixfed.exchange import Census, CensusSum, ModelSum, Peak, Replies
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.pool import SitesLostError
 from mixfed.federation.wire import VERSION, Answer, Ask, Enrol, pack, unpack
@@ -432,7 +432,163 @@ def test_an_answer_that_is_too_large_is_not_even_read(small, monkeypatch):
     assert "more than the 20000 that are allowed" in pool.absent["site-0"]
 
 
-@pytest.mark.parametrize("change", [{"clients": 10**6}, {"rows": 5}, {"clients": 0}, {"sizes": np.ones(3, np.int64)}])
+def answer_of(kind, change):
+    """Let site-1 give bad answers of one type, once."""
+    done = []
+
+    def disturb(name, number, content):
+        answer = unpack(content, Answer)
+        if name == "site-1" and isinstance(answer.content, kind) and not done:
+            done.append(number)
+            return [pack(dataclasses.replace(answer, content=change(answer.content)))]
+        return [content]
+
+    return disturb
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (GramSum, {"square": -1e5}),
+        (GramSum, {"gram": lambda old: -old}),
+        (GramSum, {"cross": lambda old: old + 1e5}),
+        (Statistics, {"gram": lambda old: old + 1e300}),
+        (Statistics, {"cross": lambda old: old - 1e300}),
+        (Statistics, {"rows": lambda old: old + np.where(np.arange(len(old)) == 0, 1e6, -1e6)}),
+        (Statistics, {"square": lambda old: old * 0.0}),
+        (ExpectSum, {"likelihood": lambda old: old + 1e300}),
+        (ExpectSum, {"score": lambda old: old + 1e5}),
+        (ExpectSum, {"gram": lambda old: old - 1e300}),
+        (ExpectSum, {"squares": lambda old: old * 0.0}),
+        (ExpectSum, {"squares": lambda old: old + 1e300}),
+        (ModelSum, {"loss": lambda old: -old}),
+        (ModelSum, {"likelihood": 10**400}),
+        (CensusSum, {"target": 10**400}),
+        (CensusSum, {"total": lambda old: old + 1e6}),
+    ],
+)
+def test_sums_that_cannot_be_are_dropped(small, tmp_path, kind, change):
+    def worse(content):
+        made = {name: new(getattr(content, name)) if callable(new) else new for name, new in change.items()}
+        return dataclasses.replace(content, **made)
+
+    sites = split(small.clients, 3)
+    job = Job(3, settings={"update": "fedprox", "refine_rounds": 4}, intercept=False)
+    found = conduct(Disturbed(sites, answer_of(kind, worse)), job, tmp_path / "a")
+    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+    lines = [json.loads(line) for line in (tmp_path / "a" / "exchanges.jsonl").read_text().splitlines()]
+    assert [name for line in lines for name, _ in line["dropped"]] == ["site-1"]
+
+
+def test_sums_that_break_the_mathematics_end_the_run_and_are_forgotten(small, tmp_path, monkeypatch):
+    """Nobody is blamed for numbers that came from the totals, and the next try begins without them."""
+    sites, job = split(small.clients, 3), Job(3, intercept=False)
+
+    def fail(*about):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mixfed.coarse._basis", fail)
+        with pytest.raises(np.linalg.LinAlgError):
+            conduct(InProcess(sites), job, tmp_path / "a")
+    assert "some site's sums cannot be right" in (tmp_path / "a" / "error.txt").read_text()
+    assert not (tmp_path / "a" / "journal.bin").exists()
+    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+
+
+def test_a_site_that_fails_once_does_better_the_next_time(small, tmp_path, monkeypatch):
+    sites = split(small.clients, 3)
+    whole, failed = LocalPool.answer, []
+
+    def answer(self, query, who=None):
+        if not failed:
+            failed.append(query)
+            raise MemoryError
+        return whole(self, query, who)
+
+    monkeypatch.setattr(LocalPool, "answer", answer)
+    found = conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "a")
+    assert len(failed) == 1
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    assert "cannot be answered (MemoryError)" in (tmp_path / "a" / "exchanges.jsonl").read_text()
+
+
+def test_a_site_that_is_started_again_goes_on(small, tmp_path):
+    sites = split(small.clients, 3)
+
+    def disturb(name, number, content):
+        if name == "site-1":
+            sites[name] = Site(sites[name].clients)
+        return [content]
+
+    found = conduct(Disturbed(sites, disturb), Job(3, intercept=False), tmp_path / "a")
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+
+
+def test_a_site_that_no_longer_lets_clients_answer_alone(small, tmp_path):
+    """In mid-run it is lost; between a stop and a resume the run begins anew."""
+
+    def stop(name, number, content):
+        if number == 8:
+            raise KeyboardInterrupt
+        yield content
+
+    sites, job = split(small.clients, 4), Job(3, intercept=False, tries=2)
+    with pytest.raises(KeyboardInterrupt):
+        conduct(Disturbed(sites, stop), job, tmp_path / "a")
+    sites["site-1"].anchors = "summed"
+    sites["site-1"]._last = b"", b""
+    found = conduct(InProcess(sites), job, tmp_path / "a")
+    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+
+    def change(name, number, content):
+        if number == 2:
+            sites["site-2"].anchors = "summed"
+        yield content
+
+    conduct(Disturbed(sites, change), job, tmp_path / "c")
+    assert (
+        "site-2: it says: clients of this site are not asked one by one"
+        in (tmp_path / "c" / "exchanges.jsonl").read_text()
+    )
+
+
+def test_an_empty_complaint_is_a_complaint(small):
+    def disturb(name, number, content):
+        if name == "site-0" and number == 2:
+            return [pack(dataclasses.replace(unpack(content, Answer), content=None, complaint="", clients=3))]
+        return [content]
+
+    pool = FederatedPool(Disturbed(split(small.clients, 3), disturb), intercept=False)
+    assert pool.ask(Census(), Sample(0, 0.5)).n_clients == small.clients.n_clients
+
+
+def test_a_site_without_anybody_in_the_sample_does_not_spoil_it(small):
+    sites = split(small.clients, 3) | {"tiny": Site(small.clients.subset([0]))}
+    pool = FederatedPool(InProcess(sites), intercept=False)
+    sample = Sample(next(seed for seed in range(99) if len(Sample(seed, 0.3).places(small.clients.keys[:1])) == 0), 0.3)
+    assert pool.ask(Census(), sample).n_clients == len(sample.places(small.clients.keys))
+
+
+def test_of_two_opinions_on_features_the_first_by_name_counts(small):
+    other = random_clients(0, [3] * 30, 4)
+    for names in ("ab", "ba"):
+        sites = dict(zip(names, (Site(small.clients), Site(other)), strict=True))
+        pool = FederatedPool(InProcess(sites), intercept=False)
+        assert list(pool.members) == ["a"]
+
+
+@pytest.mark.parametrize("content", ["null", "3", '["site-0"]', "{}", "{"])
+def test_a_list_of_members_that_is_none(small, tmp_path, content):
+    sites, job = split(small.clients, 3), Job(3, intercept=False)
+    tmp_path.joinpath("members.json").write_text(content)
+    tmp_path.joinpath("journal.bin").write_bytes(b"")
+    assert conduct(InProcess(sites), job, tmp_path).model.n_clusters == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"clients": 10**6}, {"rows": 5}, {"clients": 0}, {"sizes": np.ones(3, np.int64)}, {"features": ()}]
+)
 def test_an_enrolment_that_cannot_be(small, change):
     def disturb(name, number, content):
         lie = changed(lambda content: dataclasses.replace(content, **change))
@@ -492,7 +648,7 @@ def test_no_sum_is_over_fewer_clients_than_the_floor(small):
 
 def test_the_floor_cannot_be_passed_by_asking_for_one_client_often(small):
     site = Site(small.clients, min_clients=5)
-    assert ask(site, Enrol(False, True)).complaint is None
+    assert ask(site, Enrol(True)).complaint is None
     for who in ([3] * 9, [-1, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, small.clients.n_clients]):
         answer = ask(site, Census(), np.array(who))
         assert answer.content is None
@@ -501,13 +657,13 @@ def test_the_floor_cannot_be_passed_by_asking_for_one_client_often(small):
 
 
 def ask(site, query, who=None):
-    return unpack(site.answer(pack(Ask("run", 1, query, who))), Answer)
+    return unpack(site.answer(pack(Ask("run", 1, False, query, who))), Answer)
 
 
 def test_a_site_may_not_let_clients_answer_alone(small, tmp_path):
     clients = small.clients
     site = Site(clients, anchors="summed")
-    enrolled = ask(site, Enrol(False, True)).content
+    enrolled = ask(site, Enrol(True)).content
     assert len(enrolled.keys) == 0
     found = []
 
@@ -643,6 +799,10 @@ def test_jobs():
         ({"settings": {"nois": "own"}}, "did you mean 'noise'"),
         ({"min_share": 1.5}, "must be 1 or less"),
         ({"tries": 0}, "tries = 0 must be 1 or more"),
+        ({"tries": 2.5}, "tries = 2.5 is a float"),
+        ({"seed": "x"}, "seed = 'x' is a str"),
+        ({"n_clusters": "3"}, "n_clusters = '3' is a str"),
+        ({"min_share": float("nan")}, "min_share = nan must be"),
         ({"loss": "other"}, "unknown loss"),
     ):
         with pytest.raises(SettingsError, match=complaint):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from conftest import random_clients
 from mixfed import LocalPool, fit_auto
 from mixfed.arrays import Floats
-from mixfed.candidates import Candidates, Expect, Frame
+from mixfed.candidates import Candidates, Expect, Frame, SplitMoments
 from mixfed.exchange import Census, FedProx, Mixture, Refine, Together
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.wire import Answer, Ask, Enrol, check_answer, check_query, pack, unpack
@@ -50,11 +50,11 @@ def questions():
     fit_auto(tape, CLIENTS.features, 2)
     mixture = Mixture(np.ones((2, 3)), np.array([0.5, 0.5]), np.ones(2))
     asked = [*tape.asked, (Refine(mixture, True, FedProx(0.1)), None), (Together((Census(), Census())), Sample(1, 0.5))]
-    return [pack(Ask("run", at, query, who)) for at, (query, who) in enumerate(asked)]
+    return [pack(Ask("run", at, False, query, who)) for at, (query, who) in enumerate(asked)]
 
 
 QUESTIONS = questions()
-assert unpack(SITE.answer(pack(Ask("run", 0, Enrol(False, True), None))), Answer).complaint is None
+assert unpack(SITE.answer(pack(Ask("run", 0, False, Enrol(True), None))), Answer).complaint is None
 
 
 def test_every_question_of_a_fit_is_answered():
@@ -218,6 +218,8 @@ def test_sizes_are_learned():
         ({"third": np.zeros(7)}, "Example.third has the shape"),
         ({"count": 1.0}, "Example.count is a float"),
         ({"count": True}, "Example.count is a bool"),
+        ({"count": 10**400}, "Example.count is a int"),
+        ({"share": 10**400}, "Example.share is a int"),
         ({"share": "1"}, "Example.share is a str"),
         ({"flag": 1}, "Example.flag is a int"),
         ({"name": 3}, "Example.name is a int"),
@@ -243,13 +245,19 @@ def test_questions_that_do_not_fit_the_site_are_refused():
         (Expect(frame, Candidates(np.zeros((1, 2, 4)), *(np.zeros((1, 2)),) * 2)), "Candidates.theta"),
         (Expect(frame, Candidates(np.zeros((1, 2, 3)), np.zeros((1, 3)), np.zeros((1, 2)))), "log_variance"),
         (Expect(frame, fits, since=Candidates(np.zeros((2, 2, 3)), *(np.zeros((2, 2)),) * 2)), "Candidates.theta"),
-        (Expect(frame, fits, informed=(4,)), "cannot be answered"),
+        (Expect(frame, fits, informed=(4,)), "that there are not"),
+        (Expect(frame, fits, informed=(-1,)), "that there are not"),
+        (Expect(frame, fits, informed=(0, 0)), "or about one twice"),
+        (Expect(frame, Candidates(np.zeros((0, 2, 3)), *(np.zeros((0, 2)),) * 2)), "about nothing"),
+        (Expect(frame, Candidates(np.zeros((1, 0, 3)), *(np.zeros((1, 0)),) * 2)), "about nothing"),
+        (SplitMoments(frame, Candidates(np.zeros((1, 0, 3)), *(np.zeros((1, 0)),) * 2)), "about nothing"),
+        (Refine(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True, FedProx(0.1)), "about nothing"),
+        (Together((Refine(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True),)), "about nothing"),
         (Together((Expect(frame, fits), Expect(Frame.plain(4), fits))), "Frame.centre"),
         ("a question", "in the place of a query"),
     ):
-        answer = unpack(SITE.answer(pack(Ask("run", 1, query, None))), Answer)
+        answer = unpack(SITE.answer(pack(Ask("run", 1, False, query, None))), Answer)
         assert complaint in answer.complaint
-    assert "not enrolled" in unpack(SITE.answer(pack(Ask("other", 1, Census(), None))), Answer).complaint
 
 
 def test_answers_to_several_questions_are_checked_each():

@@ -114,7 +114,8 @@ def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
             z, residual = frame.standardise(alone.design, alone.y)
             e = z * residual[:, None]
             matrix += e.T @ e - residual @ residual * np.eye(frame.dim)
-        return MatrixSum(matrix)
+        rows = block.n_rows if query.lone else int(block.rows[block.rows > 1].sum())
+        return MatrixSum(matrix, rows)
 
     return summed(one, clients)
 
@@ -129,7 +130,7 @@ def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
         block = taken(block)
         rows, models = _rows(block, frame), _models(block, frame, mixture.theta[0])
         membership = _memberships(block, frame, mixture, hard=False)
-        return MatrixSum(_in_standard_units(frame, moments.pair_moments(*rows, models, membership)))
+        return MatrixSum(_in_standard_units(frame, moments.pair_moments(*rows, models, membership)), block.n_rows)
 
     return summed(one, clients)
 
@@ -206,7 +207,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
 def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
     """Turn sums over x into sums over z."""
-    if frame.is_plain:
+    if frame.is_white:
         return sums
     count, k = len(sums.missing), sums.clients.shape[1]
     wide, dim = frame.whiten.shape
@@ -230,6 +231,6 @@ def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
 
 def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
     """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
-    if frame.is_plain:
+    if frame.is_white:
         return matrices
     return np.asarray(frame.whiten.T @ matrices @ frame.whiten)

@@ -41,10 +41,10 @@ _LEAST_CLIENTS, _LEAST_ROWS = 3, 2
 """A kind that counts has so many clients, and so many rows for each coefficient and its noise."""
 _TRIAL_ROUNDS = 5
 """Rounds of local updates that show which candidate to go on with."""
-_BUDGET = 29
+_BUDGET = 24
 _LOOK_EXCHANGES = 11
-"""Another look is taken while it, and what comes after, is likely to end within the budget of exchanges. A federation
-has one more, which gives the sites the model."""
+"""Another look is taken while it, and what comes after, is likely to end within the budget: 30 exchanges, of which the
+survey takes 4, and a federation one to enrol its sites and one to give them the model."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 _PATIENCE = 2
@@ -123,8 +123,8 @@ class _Search:
         """Clients asked while candidates are sought; None for all."""
         self.searched_clients = 0
         """How many these were."""
-        self.counted = run.pool.traffic.exchanges
-        """Exchanges before the search, which count against the budget; those that the choice of k takes do not."""
+        self.exchanges = 0
+        """Exchanges of the search: those of the recipe, wherever the clients live."""
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
@@ -190,10 +190,9 @@ class _Search:
     def finish(self, k: int, start: Floats | None) -> Refined:
         """Refine k kinds to the maximum and look around it."""
         frame, settings, ground = self.ground.frame, self.settings, self.ground
-        traffic = self.run.pool.traffic
         self.sample = None if ground.anchors is not None else ground.scanned()
         proposed, rules = self._one("summed starts", self._propose(k, quick=False), self.sample)
-        before = traffic.exchanges - self.counted
+        before = self.exchanges
         candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
@@ -209,7 +208,7 @@ class _Search:
         found = self._one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
         assert found is not None  # without an incumbent, one of them wins
         rng = draws.generator(self.seed, "second look", k)
-        while k > 1 and traffic.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
+        while k > 1 and self.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
             better = self._one("second look", look_again(ground, found, rng, self._near()), self.sample)
             if better is found:
                 break
@@ -267,6 +266,7 @@ class _Search:
         def report(replies: tuple[Any, ...]) -> None:
             nonlocal round_
             round_ += 1
+            self.exchanges += 1
             said = [reply for reply in replies if isinstance(reply, ExpectSum)]
             if said and self.sample == who:
                 self.searched_clients = round(float(said[0].clients[0].sum()))

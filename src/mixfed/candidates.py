@@ -77,8 +77,8 @@ class Frame:
         return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether features are taken as they are."""
+    def is_white(self) -> bool:
+        """Whether whitening changes nothing."""
         return self.whiten.shape[0] == self.dim and np.array_equal(self.whiten, np.eye(self.dim))
 
     def models(self, theta: Floats) -> Floats:
@@ -92,9 +92,11 @@ class MatrixSum:
 
     matrix: Annotated[Floats, "k d d | d d"]
     """One for each kind, or one for all."""
+    rows: int
+    """Rows that it is about."""
 
     def __add__(self, other: MatrixSum) -> MatrixSum:
-        return MatrixSum(self.matrix + other.matrix)
+        return MatrixSum(self.matrix + other.matrix, self.rows + other.rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,10 +130,8 @@ def survey(
     paired = census.sizes[2:].sum()
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
-    asked = crowd.draw(BASIS_ROWS * frame.dim)
-    moments = pool.ask(PairMoments(frame, lone), asked).matrix
-    counted = census.n_rows - (0 if lone else int(census.sizes[1:2].sum()))
-    moments = moments / max(counted * (1.0 if asked is None else asked.share), 1.0)
+    pairs = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim))
+    moments = pairs.matrix / max(pairs.rows, 1)
     basis, ways = _basis(moments, frame, most_clusters, start)
     yield
     anchors, fair = None, np.empty(0)

@@ -205,10 +205,12 @@ def _union_checker(options: tuple[Any, ...]) -> Checker:
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    """Say whether a value is of a type, and a number of the very type: a truth is no count."""
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind if kind in (bool, int, str) else isinstance(value, kind)
+    """Say whether a value is of a type; a truth is no count, and a count has 64 bits at most."""
+    if kind is float and type(value) is float:
+        return True
+    if kind in (int, float):
+        return type(value) is int and -(2**63) <= value < 2**63
+    return type(value) is kind if kind in (bool, str) else isinstance(value, kind)
 
 
 @cache

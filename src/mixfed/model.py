@@ -221,7 +221,9 @@ class Model:
                     content[name] = np.array(content[name], dtype=np.float64)
             for name in ("features", "warnings"):
                 content[name] = tuple(content[name])
-            return cls(**content)
+            model = cls(**content)
+            model._check()
+            return model
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(f"{source}: the model file is damaged ({error})") from error
 
@@ -230,6 +232,18 @@ class Model:
         from .tables import write_json
 
         write_json(Path(path), self.to_dict())
+
+    def _check(self) -> None:
+        """Refuse parts that do not belong together: compiled code would not look twice."""
+        k, dim = self.coef.shape
+        shapes: dict[str, tuple[int, ...]] = {"coef": (k, len(self.features)), "coef_error": (k, dim)}
+        shapes |= dict.fromkeys(("intercept", "weights", "noise", "intercept_error"), (k,))
+        for name, shape in shapes.items():
+            part = getattr(self, name)
+            if part is not None and (part.shape != shape or not np.isfinite(part).all()):
+                raise ValueError(f"{name} is not {shape} finite numbers")
+        if k < 1 or (self.noise < 0).any() or (self.weights < 0).any() or type(self.has_intercept) is not bool:
+            raise ValueError("no kinds, or noise or weights below 0")
 
     def _check_features(self, features: tuple[str, ...]) -> None:
         wanted = (*self.features, INTERCEPT) if self.has_intercept else self.features

@@ -14,24 +14,25 @@ many clients and rows as the site has.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce, singledispatch
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from ..arrays import Array, Ints
-from ..candidates import ExpectSum, GramSum, Statistics
 from ..compiled import one_blas_thread
-from ..errors import PoolError, SettingsError
-from ..exchange import BlockSum, CensusSum, Each, ModelSum, PeakSum, Query, R, Replies, S, Traffic
-from ..messages import MessageError
+from ..errors import DataError, PoolError, SettingsError
+from ..exchange import Each, Query, R, S, Traffic
+from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined
+from .belief import Asked, check_enrolled, weigh
 from .site import Site
 from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, pack, unpack
 
@@ -157,8 +158,9 @@ class FederatedPool:
         self._members: dict[str, Enrolled] = {}
         self._small: set[Sample] = set()
         known = list(transport.names)
-        self._enrol([name for name in known if name not in self.absent], Enrol(intercept, roster))
-        if len(self._members) < max(1, math.ceil(min_share * len(known))):
+        self._intercept = intercept
+        self._enrol(sorted(name for name in known if name not in self.absent), Enrol(roster))
+        if len(self._members) < max(1, math.ceil(min_share * len(known) - 1e-9)):
             count, reasons = f"{len(self._members)} of {len(known)}", _list(self.absent)
             raise PoolError(f"{count} sites take part, at least {min_share:.0%} must ({reasons})")
 
@@ -189,6 +191,11 @@ class FederatedPool:
         """Number of clients."""
         return sum(site.clients for site in self._members.values())
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all clients."""
+        return sum(site.rows for site in self._members.values())
+
     @cached_property
     def roster(self) -> Roster:
         """The clients that may be asked by their places, site by site."""
@@ -204,12 +211,12 @@ class FederatedPool:
     def _enrol(self, names: list[str], query: Enrol) -> None:
         found, silent = self._attempt(dict.fromkeys(names, self._question(query)))
         self.absent |= silent
-        said = {name: answer.content for name, answer in found.items() if answer.complaint is None}
+        said = {name: found[name].content for name in names if name in found and found[name].complaint is None}
         self.absent |= {name: answer.complaint for name, answer in found.items() if answer.complaint is not None}
-        # Most sites are right about what the features are.
+        # Most sites are right about what the features are; of as many, the first by name.
         features = [site.features for site in said.values()]
         usual = max(features, key=features.count, default=())
-        for name in sorted(said):
+        for name in said:
             if said[name].features == usual:
                 self._members[name] = said[name]
             else:
@@ -222,7 +229,9 @@ class FederatedPool:
         if isinstance(who, Sample) and who in self._small:
             who = None
         answers = self._exchange(query, who)
-        if isinstance(who, Sample) and any(answer.complaint for answer in answers.values()):
+        if isinstance(who, Sample) and any(
+            answer.complaint is not None and answer.clients > 0 for answer in answers.values()
+        ):
             # Some site may not speak for so few of its clients: then all are asked, here and from now on.
             self._small.add(who)
             answers = self._exchange(query, None)
@@ -246,7 +255,9 @@ class FederatedPool:
         self._attempt(dict.fromkeys(self._members, self._question(Conclude(model))))
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
-        ask = Ask(self.run, self.traffic.exchanges + 1, query, who)
+        if not finite(query):
+            raise DataError("the numbers of the fit are no longer finite: some site's sums cannot be right")
+        ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, query, who)
         asked = len(who) if isinstance(who, np.ndarray) else 0
         sizes = check_query(query, self.dim, asked) if isinstance(query, Query | Each) else {}
         return _Question(ask, pack(ask), sizes)
@@ -303,6 +314,8 @@ class FederatedPool:
                         said.dropped.append((name, answer.complaint))
                 except MessageError as error:
                     silent[name] = str(error)
+                except Exception as error:  # whatever a site makes up must not end the run of the others
+                    silent[name] = f"an answer that cannot be read ({type(error).__name__})"
             said.dropped += silent.items()
         self._count(said, answers, questions, time.perf_counter() - begun)
         return answers, silent
@@ -316,19 +329,21 @@ class FederatedPool:
     def _read(self, name: str, content: bytes, question: _Question) -> Answer:
         """Read an answer, and believe it only if it can be true."""
         ask, answer = question.ask, unpack(content, Answer)
-        unread = (answer.run, answer.exchange) == ("", -1)  # the site could not even see what it was asked
+        # A site that could not even see what it was asked has only a complaint.
+        unread = (answer.run, answer.exchange) == ("", -1) and answer.complaint is not None
         if answer.run != ask.run and not unread:
             raise MessageError("an answer from another run")
         if answer.exchange != ask.exchange and not unread:
             raise MessageError(f"an answer to exchange {answer.exchange}, not {ask.exchange}")
         if answer.complaint is not None:
             # Where only some clients are asked, a site may have too few of them, and its silence is an answer.
-            if answer.clients >= 0 and (isinstance(ask.query, Enrol) or ask.who is not None):
-                return answer
+            partly = isinstance(ask.query, Query) and ask.who is not None
+            if answer.clients >= 0 and (isinstance(ask.query, Enrol) or partly):
+                return dataclasses.replace(answer, content=None)
             raise MessageError(f"it says: {answer.complaint}")
         check_answer(answer.content, ask.query, question.sizes)
         if isinstance(answer.content, Enrolled):
-            _check_enrolled(answer.content)
+            check_enrolled(answer.content)
         else:
             self._check_counts(name, ask, answer)
         return answer
@@ -337,14 +352,15 @@ class FederatedPool:
         """See that an answer is about as many clients and rows as there can be."""
         site = self._members[name]
         clients, rows = (site.clients, site.clients), (site.rows, site.rows)
+        sizes = np.empty(0, np.int64)
         if isinstance(ask.who, Sample):
             clients, rows = (0, site.clients), (0, site.rows)
         elif ask.who is not None:
-            there = int(site.sizes[ask.who].sum())
-            clients, rows = (len(ask.who), len(ask.who)), (there, there)
+            sizes = site.sizes[ask.who]
+            clients, rows = (len(sizes), len(sizes)), (int(sizes.sum()), int(sizes.sum()))
         if not clients[0] <= answer.clients <= clients[1]:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
-        _weigh(answer.content, answer.clients, rows)
+        weigh(answer.content, ask.query, Asked(answer.clients, rows, sizes, self.n_rows))
 
     def _count(
         self, said: _Attempts, answers: Mapping[str, Answer], questions: Mapping[str, _Question], seconds: float
@@ -380,82 +396,3 @@ def _title(query: Any) -> str:
     parts = getattr(query, "parts", (query,))
     names = [type(part).__name__ for part in parts]
     return names[0] if len(names) == 1 else " + ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
-
-
-# ---------------------------------------------------------------- can it be true?
-
-
-def _check_enrolled(site: Enrolled) -> None:
-    listed = len(site.keys)
-    if site.clients < 1 or site.rows < site.clients or listed not in (0, site.clients):
-        raise MessageError(f"{site.clients} clients with {site.rows} rows, of whom {listed} are listed")
-    if listed and (site.sizes.min() < 1 or site.sizes.sum() != site.rows):
-        raise MessageError("clients whose rows do not add up")
-
-
-@singledispatch
-def _weigh(content: Any, clients: int, rows: tuple[int, int]) -> None:
-    """Refuse a content that is about more or less than so many clients and (at least, at most) so many rows."""
-
-
-@_weigh.register
-def _(content: Replies, clients: int, rows: tuple[int, int]) -> None:
-    for part in content.parts:
-        _weigh(part, clients, rows)
-
-
-@_weigh.register
-def _(content: CensusSum, clients: int, rows: tuple[int, int]) -> None:
-    if (content.sizes < 0).any() or (content.low > content.high).any() or content.target_low > content.target_high:
-        raise MessageError("a census that cannot be")
-    _expect("clients", np.array(content.n_clients), (clients, clients))
-    _expect("rows", np.array(content.n_rows), rows)
-
-
-@_weigh.register
-def _(content: GramSum, clients: int, rows: tuple[int, int]) -> None:
-    # In these units no number is larger than 1.
-    largest = max(np.abs(content.gram).max(), np.abs(content.cross).max(), content.square)
-    _expect("squares", np.array(largest), (0, rows[1]))
-
-
-@_weigh.register
-def _(content: BlockSum, clients: int, rows: tuple[int, int]) -> None:
-    _expect("clients", np.array(content.clients), (clients, clients))
-
-
-@_weigh.register
-def _(content: PeakSum, clients: int, rows: tuple[int, int]) -> None:
-    _expect("squares", np.array(content.peak), (0, np.inf))
-
-
-@_weigh.register
-def _(content: ModelSum, clients: int, rows: tuple[int, int]) -> None:
-    _expect("rows", np.array(content.rows), rows)
-    _expect_parts("clients", content.clients, (clients, clients))
-    _expect_parts("rows", content.mass, rows)
-
-
-@_weigh.register
-def _(content: ExpectSum, clients: int, rows: tuple[int, int]) -> None:
-    _expect_parts("clients", content.clients, (clients, clients))
-    _expect_parts("rows", content.rows, rows)
-    _expect("squares", content.squares, (0, np.inf))
-
-
-@_weigh.register
-def _(content: Statistics, clients: int, rows: tuple[int, int]) -> None:
-    _expect("rows", content.rows.sum(), rows)
-    _expect("squares", content.square, (0, np.inf))
-
-
-def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
-    """Expect parts (..., k) of something, none of them negative, that add up to as much as there is."""
-    _expect(what, parts, (0, bounds[1]))
-    _expect(what, parts.sum(axis=-1), bounds)
-
-
-def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
-    slack = 1e-6 * (1.0 + abs(bounds[1])) if np.isfinite(bounds[1]) else 1e-6
-    if (found < bounds[0] - slack).any() or (found > bounds[1] + slack).any():
-        raise MessageError(f"sums over {float(np.max(np.abs(found))):.4g} {what}, when there are {bounds[1]:g}")

@@ -31,6 +31,16 @@ _LOOK_AGAIN = 2.0
 """Seconds between looks for a member that is missing."""
 
 
+_TYPES: dict[str, tuple[type, ...]] = {
+    "n_clusters": (int, type(None)),
+    "settings": (dict,),
+    "intercept": (bool,),
+    **dict.fromkeys(("recipe", "loss"), (str,)),
+    **dict.fromkeys(("seed", "tries"), (int,)),
+    **dict.fromkeys(("timeout", "min_share", "patience"), (int, float)),
+}
+
+
 @dataclass(frozen=True)
 class Job:
     """What to fit, and how long to wait for whom."""
@@ -53,12 +63,15 @@ class Job:
     """Seconds that a run which goes on waits for a member that is missing."""
 
     def __post_init__(self) -> None:
+        for name, kinds in _TYPES.items():
+            if type(getattr(self, name)) not in kinds:
+                raise SettingsError(f"{name} = {getattr(self, name)!r} is a {type(getattr(self, name)).__name__}")
         self.recipe_settings()
         loss_named(self.loss)
         if self.recipe == "paper" and self.n_clusters is None:
             raise SettingsError("the paper's recipe does not find the number of kinds: give n_clusters")
         for name, least in (("timeout", 0.0), ("tries", 1), ("patience", 0.0), ("min_share", 0.0)):
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:
                 raise SettingsError(f"{name} = {getattr(self, name)} must be {least:g} or more")
         if self.min_share > 1.0:
             raise SettingsError(f"min_share = {self.min_share:g} must be 1 or less")
@@ -96,8 +109,17 @@ def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None 
     try:
         return _Run(transport, job, folder, watch).fit()
     except MixfedError as error:
-        (folder / "error.txt").write_text(" ".join(str(error).split()) + "\n", encoding="utf-8")
+        _complain(folder, str(error))
         raise
+    except (ArithmeticError, ValueError, TypeError, LookupError, AssertionError) as error:
+        # Sums that no check refused, and with which the mathematics failed: they would be no better the next time.
+        (folder / JOURNAL).unlink(missing_ok=True)
+        _complain(folder, f"the fit failed ({type(error).__name__}: {error}): some site's sums cannot be right")
+        raise
+
+
+def _complain(folder: Path, text: str) -> None:
+    (folder / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
 
 
 class _Run:
@@ -162,10 +184,10 @@ class _Run:
     def _members_again(self) -> tuple[FederatedPool | None, bool]:
         """Wait for the members of a run that was stopped; None if there was none, or they do not all come back."""
         try:
-            members: dict[str, str] = json.loads((self.folder / "members.json").read_text(encoding="utf-8"))
+            members = json.loads((self.folder / "members.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None, False
-        if not (self.folder / JOURNAL).exists():
+        if not (self.folder / JOURNAL).exists() or not members or not isinstance(members, dict):
             return None, False
         deadline = time.monotonic() + self.job.patience
         while True:

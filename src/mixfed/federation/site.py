@@ -32,9 +32,6 @@ from ..store import Held, Store, open_held
 from ..tables import write_parquet
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_query, pack, unpack
 
-_RUNS = 4
-"""Runs that a site takes part in at once; an older one has ended."""
-
 
 class RefusalError(MixfedError):
     """What the owner's rules do not allow."""
@@ -66,7 +63,8 @@ class Site:
     ) -> None:
         self.clients, self.min_clients, self.anchors, self.secret = clients, min_clients, anchors, secret
         self.out, self.columns, self.log = out, columns, log
-        self._runs: dict[str, LocalPool] = {}
+        self._pools: dict[bool, LocalPool] = {}
+        """With and without a constant term."""
         self._last = b"", b""
         self._one_at_a_time = threading.Lock()
 
@@ -74,9 +72,13 @@ class Site:
         """Answer a question. Whatever comes in, an answer goes out."""
         with self._one_at_a_time:
             # A question that is asked again, because the answer came late or got lost, is not worked out again.
-            if content != self._last[0]:
-                self._last = content, pack(self._answer(content))
-            return self._last[1]
+            if content == self._last[0]:
+                return self._last[1]
+            answer = self._answer(content)
+            packed = pack(answer)
+            if answer.clients >= 0:  # what failed may do better the next time
+                self._last = content, packed
+            return packed
 
     def _answer(self, content: bytes) -> Answer:
         run, exchange, kind = "", -1, "unreadable"
@@ -106,13 +108,11 @@ class Site:
 
     def _reply(self, ask: Ask) -> tuple[int, Any]:
         """Give the number of clients that are asked, and what they say."""
+        pool = self._pool(ask.intercept)
         if isinstance(ask.query, Enrol):
-            return self._enrol(ask.run, ask.query)
-        if ask.run not in self._runs:
-            raise MessageError("this site is not enrolled in the run")
+            return self._enrol(ask.query, pool)
         if isinstance(ask.query, Conclude):
             return self._conclude(ask.query)
-        pool = self._runs[ask.run]
         clients = self._count(ask.who, pool)
         _check(ask, pool.dim, clients)
         if isinstance(ask.query, Each):
@@ -123,23 +123,25 @@ class Site:
             raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
         return clients, pool.answer(ask.query, ask.who)
 
-    def _enrol(self, run: str, query: Enrol) -> tuple[int, Enrolled]:
-        clients = self.clients
+    def _pool(self, intercept: bool) -> LocalPool:
+        if intercept not in self._pools:
+            self._pools[intercept] = LocalPool(_with_intercept(self.clients, intercept))
+        return self._pools[intercept]
+
+    def _enrol(self, query: Enrol, pool: LocalPool) -> tuple[int, Enrolled]:
+        clients = pool.clients
         if clients.n_clients < self.min_clients:
             raise RefusalError(
                 f"{clients.n_clients} clients, below min_clients = {self.min_clients}: this site contributes nothing",
                 clients.n_clients,
             )
-        clients = _with_intercept(clients, query.intercept)
-        while len(self._runs) >= _RUNS:
-            self._runs.pop(next(iter(self._runs)))
-        self._runs[run] = LocalPool(clients)
         listed = query.roster and self.anchors == "single"
+        content = f"{self.clients.digest} {listed}"  # a run in which clients were asked alone cannot go on without
         return clients.n_clients, Enrolled(
             clients.features,
             clients.n_clients,
             clients.n_rows,
-            hashlib.blake2b(self.clients.digest.encode(), key=self.secret or b"", digest_size=16).hexdigest(),
+            hashlib.blake2b(content.encode(), key=self.secret or b"", digest_size=16).hexdigest(),
             self._pseudonyms(clients.keys) if listed else np.empty(0, np.uint64),
             clients.rows if listed else np.empty(0, np.int64),
         )
@@ -166,7 +168,7 @@ class Site:
             client, target = self.columns
             model = Model.from_json(query.model, "the server's model")
             model = dataclasses.replace(model, client_column=client, target_column=target)
-            clients = _with_intercept(self.clients, model.has_intercept)
+            clients = self._pool(model.has_intercept).clients
             self.out.mkdir(parents=True, exist_ok=True)
             (self.out / "model.json").unlink(missing_ok=True)
             write_parquet(self.out / "clients.parquet", model.assign(clients).columns())

@@ -30,8 +30,6 @@ M = TypeVar("M")
 class Enrol:
     """Ask a site to take part in a run."""
 
-    intercept: bool
-    """Whether models have a constant term."""
     roster: bool
     """Whether clients are to be asked by their places: anchors one by one, recruits in groups."""
 
@@ -72,6 +70,8 @@ class Ask:
 
     run: str
     exchange: int
+    intercept: bool
+    """Whether models have a constant term."""
     query: Any
     """A `Query`, an `Each`, an `Enrol` or a `Conclude`."""
     who: Annotated[Ints, "?"] | Sample | None
@@ -129,6 +129,11 @@ def check_query(query: Any, columns: int, asked: int) -> dict[str, int]:
     if isinstance(query, Each):
         sizes["h"] = asked
     messages.check(query, type(query), sizes, bind=True)
+    if not all(sizes[letter] for letter in sizes.keys() - {"h", "i"}):
+        raise MessageError("a query about nothing")
+    informed = getattr(query, "informed", ())
+    if len(set(informed)) < len(informed) or not set(informed) <= set(range(sizes.get("C", 0))):
+        raise MessageError("information about candidates that there are not, or about one twice")
     return sizes
 
 

@@ -1,0 +1,163 @@
+"""Can an answer be true? What the server can tell of a site's sums without the rows behind them.
+
+Counts of clients and rows are known, and sums of squares and products bound each other. A site that makes up plausible
+sums is believed: see ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Floats, Ints
+from ..candidates import Expect, ExpectSum, GramSum, MatrixSum, Statistics
+from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
+from ..messages import MessageError
+from .wire import Enrolled
+
+_SLACK = 1e-4
+"""Share by which sums may miss what they must be: rounding in single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Whom an answer is about."""
+
+    clients: int
+    rows: tuple[int, int]
+    """At least and at most."""
+    sizes: Ints
+    """Rows of each, if they were asked by their places."""
+    total: int
+    """Rows of all clients of all sites."""
+
+    @property
+    def most(self) -> float:
+        """Bound sums of squares in standard units, in which they are 1 on average but for rounding."""
+        return 1e6 * self.total
+
+
+def check_enrolled(site: Enrolled) -> None:
+    """Refuse what a site cannot be."""
+    if not site.features:
+        raise MessageError("no features")
+    listed = len(site.keys)
+    if site.clients < 1 or site.rows < site.clients or listed not in (0, site.clients):
+        raise MessageError(f"{site.clients} clients with {site.rows} rows, of whom {listed} are listed")
+    if listed and (site.sizes.min() < 1 or site.sizes.sum() != site.rows):
+        raise MessageError("clients whose rows do not add up")
+
+
+@singledispatch
+def weigh(content: Any, query: Any, asked: Asked) -> None:
+    """Refuse an answer to a query that cannot be true of those who were asked."""
+
+
+@weigh.register
+def _(content: Replies, query: Any, asked: Asked) -> None:
+    for part, question in zip(content.parts, query.parts, strict=True):
+        weigh(part, question, asked)
+
+
+@weigh.register
+def _(content: CensusSum, query: Any, asked: Asked) -> None:
+    _expect("clients", content.n_clients, (asked.clients, asked.clients))
+    _expect("rows", content.n_rows, asked.rows)
+    low, high = np.append(content.low, content.target_low), np.append(content.high, content.target_high)
+    total = np.append(content.total, content.target)
+    slack = _SLACK * content.n_rows * np.maximum(np.abs(low), np.abs(high))
+    inside = (total >= content.n_rows * low - slack) & (total <= content.n_rows * high + slack)
+    steady = np.where(content.steady, content.value, content.low)
+    if (content.sizes < 0).any() or not inside.all() or (steady < content.low).any() or (steady > content.high).any():
+        raise MessageError("a census that cannot be")
+
+
+@weigh.register
+def _(content: GramSum, query: Any, asked: Asked) -> None:
+    # In these units no number is larger than 1.
+    _expect("squares", content.square, (0, asked.rows[1]))
+    _expect_moments(content.gram, content.cross, np.array(content.square), asked.rows[1])
+
+
+@weigh.register
+def _(content: MatrixSum, query: Any, asked: Asked) -> None:
+    _expect("rows", content.rows, (0, asked.rows[1]))
+
+
+@weigh.register
+def _(content: BlockSum, query: Any, asked: Asked) -> None:
+    _expect("clients", content.clients, (asked.clients, asked.clients))
+
+
+@weigh.register
+def _(content: PeakSum, query: Any, asked: Asked) -> None:
+    _expect("squares", content.peak, (0, np.inf))
+
+
+@weigh.register
+def _(content: ModelSum, query: Any, asked: Asked) -> None:
+    _expect("rows", content.rows, asked.rows)
+    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
+    _expect_parts("rows", content.mass, asked.rows)
+    _expect("losses", content.loss, (0, np.inf))
+
+
+@weigh.register
+def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
+    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
+    _expect_parts("rows", content.rows, asked.rows)
+    # Pooled residuals have squares of 1 on average, and so have features; models add to them.
+    size = 1.0 + np.sqrt(query.candidates.theta.shape[-1]) * np.linalg.norm(query.candidates.theta, axis=-1)
+    _expect("squares", content.squares / size**2, (0, asked.most))
+    # No row is likelier than one that lies on the model of the kind with the least noise.
+    most = -0.5 * query.candidates.log_variance.min(axis=1) * content.rows.sum(axis=1)
+    if (content.likelihood > most + _SLACK * (1.0 + np.abs(most))).any():
+        raise MessageError("a likelihood that cannot be")
+    if query.curvature and query.since is None:
+        _expect_moments(content.gram, content.score, content.squares, asked.most)
+
+
+@weigh.register
+def _(content: Statistics, query: Any, asked: Asked) -> None:
+    if not np.array_equal(content.rows, asked.sizes):
+        raise MessageError("clients with other rows than they have")
+    _expect("squares", content.square, (0, asked.most))
+    _expect_moments(content.gram, content.cross, content.square, asked.most)
+
+
+@weigh.register
+def _(content: AnchorReplies, query: Any, asked: Asked) -> None:
+    _expect("sizes", content.size, (0, np.inf))
+
+
+def _expect_moments(gram: Floats, cross: Floats, square: Floats, most: float) -> None:
+    """Expect sums z z^T (..., d, d), z r (..., d) and r^2 (...), which bound each other (Cauchy and Schwarz).
+
+    ``most`` is the largest that a sum of squares can be.
+    """
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
+    _expect("squares", diagonal, (0, most))
+    own, residual = np.sqrt(np.maximum(diagonal, 0.0)), np.sqrt(np.maximum(square, 0.0))[..., None]
+    # Clients whose membership is next to nothing are left out of some sums: what is next to nothing is not compared.
+    least, smallest = _SLACK * own.max() * residual.max(), _SLACK * own.max() ** 2
+    products, squares = np.abs(gram), own[..., :, None] * own[..., None, :]
+    if (np.abs(cross) > (1.0 + _SLACK) * own * residual + least).any():
+        raise MessageError("products that are larger than their squares allow")
+    if (products > (1.0 + _SLACK) * squares + smallest).any():
+        raise MessageError("products that are larger than their squares allow")
+
+
+def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
+    """Expect parts (..., k) of something, none of them negative, that add up to as much as there is."""
+    _expect(what, parts, (0, bounds[1]))
+    _expect(what, parts.sum(axis=-1), bounds)
+
+
+def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
+    found = np.asarray(found)
+    slack = _SLACK * (1.0 + abs(bounds[1])) if np.isfinite(bounds[1]) else _SLACK
+    if (found < bounds[0] - slack).any() or (found > bounds[1] + slack).any():
+        raise MessageError(f"sums over {float(np.max(np.abs(found))):.4g} {what}, when there are {bounds[1]:g}")

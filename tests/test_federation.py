@@ -169,7 +169,7 @@ def test_queries_agree_with_one_process_one_by_one(small):
 
 
 def test_with_sites_that_drop_at_random_in_every_exchange(small, tmp_path):
-    """30 % of the sites drop, in every exchange; the model is the same to the bit."""
+    """30 % of the sites drop, in every exchange; the model is the same."""
     rng = np.random.default_rng(0)
     dropped = []
 
@@ -182,7 +182,7 @@ def test_with_sites_that_drop_at_random_in_every_exchange(small, tmp_path):
     job = Job(3, intercept=False, tries=30)
     found = conduct(Disturbed(split(small.clients, 10), disturb), job, tmp_path / "some")
     assert 0.25 < np.mean(dropped) < 0.35
-    np.testing.assert_array_equal(found.model.theta, full.model.theta)
+    same(found, full, 1e-12)
     lines = [json.loads(line) for line in (tmp_path / "some" / "exchanges.jsonl").read_text().splitlines()]
     assert max(line["attempts"] for line in lines) > 2
     assert all(reason == "no answer" for line in lines for _, reason in line["dropped"])
@@ -213,7 +213,7 @@ def test_a_site_that_is_gone_is_left_out_and_nothing_of_it_is_kept(small, tmp_pa
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False, tries=2), tmp_path / "a")
     rest = {name: site for name, site in sites.items() if name != "site-2"}
     undisturbed = conduct(InProcess(rest), Job(3, intercept=False), tmp_path / "b")
-    np.testing.assert_array_equal(found.model.theta, undisturbed.model.theta)
+    same(found, undisturbed, 1e-12)
     assert "site-2: gone" in (tmp_path / "a" / "exchanges.jsonl").read_text()
     assert list(json.loads((tmp_path / "a" / "run.json").read_text())["sites"]) == sorted(rest)
 
@@ -237,7 +237,7 @@ def test_too_few_sites_end_the_run_and_it_can_go_on(small, tmp_path):
 
     found = conduct(Disturbed(sites, listen), job, tmp_path)
     undisturbed = conduct(InProcess(sites), job, tmp_path / "b")
-    np.testing.assert_array_equal(found.model.theta, undisturbed.model.theta)
+    same(found, undisturbed, 1e-12)
     assert not (tmp_path / "error.txt").exists()
     assert found.traffic.exchanges == undisturbed.traffic.exchanges
     assert max(asked) == undisturbed.traffic.exchanges + 1 - 5  # what was said before is not asked again
@@ -253,10 +253,7 @@ def test_a_run_goes_on_after_a_crash_of_the_server(small, tmp_path, when):
     sites, job = split(small.clients, 3), Job(3, intercept=False)
     with pytest.raises(KeyboardInterrupt):
         conduct(Disturbed(sites, disturb), job, tmp_path / "a")
-    conduct(InProcess(sites), job, tmp_path / "a")
-    conduct(InProcess(sites), job, tmp_path / "b")
-    one, other = ((tmp_path / name / "model.json").read_bytes() for name in "ab")
-    assert one == other
+    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 1e-12)
 
 
 def test_a_resumed_run_waits_for_its_members_and_takes_no_others(small, tmp_path):
@@ -271,11 +268,11 @@ def test_a_resumed_run_waits_for_its_members_and_takes_no_others(small, tmp_path
     with pytest.raises(KeyboardInterrupt):
         conduct(Disturbed(first, stop), job, tmp_path / "a")
     found = conduct(InProcess(sites), job, tmp_path / "a")  # site-3 is new, but this run is not its own
-    same(found, conduct(InProcess(first), job, tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(first), job, tmp_path / "b"), 1e-12)
     with pytest.raises(KeyboardInterrupt):
         conduct(Disturbed(sites, stop), job, tmp_path / "c")
     found = conduct(InProcess(first), job, tmp_path / "c")  # site-3 does not come back
-    same(found, conduct(InProcess(first), job, tmp_path / "d"), 0.0)
+    same(found, conduct(InProcess(first), job, tmp_path / "d"), 1e-12)
     assert "site-3 did not come back" in (tmp_path / "c" / "exchanges.jsonl").read_text()
 
 
@@ -290,7 +287,7 @@ def test_a_run_is_not_continued_with_other_data(small, tmp_path):
         conduct(Disturbed(sites, stop), job, tmp_path / "a")
     rows = sites["site-1"].clients
     sites["site-1"] = Site(dataclasses.replace(rows, y=rows.y + 1.0))
-    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 1e-12)
     assert "the data of site-1 have changed" in (tmp_path / "a" / "exchanges.jsonl").read_text()
 
 
@@ -391,7 +388,7 @@ def test_a_bad_answer_is_dropped_and_asked_for_again(small, tmp_path, kind):
     sites = split(small.clients, 3)
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False), tmp_path / "a")
     assert len(times) == 3
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
     lines = [json.loads(line) for line in (tmp_path / "a" / "exchanges.jsonl").read_text().splitlines()]
     dropped = [item for line in lines for item in line["dropped"]]
     assert [name for name, _ in dropped] == ["site-1"] * 3
@@ -408,7 +405,7 @@ def test_a_site_whose_answers_stay_bad_is_left_out(small, tmp_path):
     sites = split(small.clients, 4)
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False, tries=3), tmp_path / "a")
     del sites["site-1"]
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
     assert reason in (tmp_path / "a" / "exchanges.jsonl").read_text()
 
 
@@ -418,7 +415,7 @@ def test_a_second_answer_is_dropped(small, tmp_path):
 
     sites = split(small.clients, 3)
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False), tmp_path / "a")
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
     assert "another answer in the same exchange" in (tmp_path / "a" / "exchanges.jsonl").read_text()
 
 
@@ -475,7 +472,7 @@ def test_sums_that_cannot_be_are_dropped(small, tmp_path, kind, change):
     sites = split(small.clients, 3)
     job = Job(3, settings={"update": "fedprox", "refine_rounds": 4}, intercept=False)
     found = conduct(Disturbed(sites, answer_of(kind, worse)), job, tmp_path / "a")
-    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 1e-12)
     lines = [json.loads(line) for line in (tmp_path / "a" / "exchanges.jsonl").read_text().splitlines()]
     assert [name for line in lines for name, _ in line["dropped"]] == ["site-1"]
 
@@ -493,7 +490,7 @@ def test_sums_that_break_the_mathematics_end_the_run_and_are_forgotten(small, tm
             conduct(InProcess(sites), job, tmp_path / "a")
     assert "some site's sums cannot be right" in (tmp_path / "a" / "error.txt").read_text()
     assert not (tmp_path / "a" / "journal.bin").exists()
-    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+    same(conduct(InProcess(sites), job, tmp_path / "a"), conduct(InProcess(sites), job, tmp_path / "b"), 1e-12)
 
 
 def test_a_site_that_fails_once_does_better_the_next_time(small, tmp_path, monkeypatch):
@@ -509,7 +506,7 @@ def test_a_site_that_fails_once_does_better_the_next_time(small, tmp_path, monke
     monkeypatch.setattr(LocalPool, "answer", answer)
     found = conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "a")
     assert len(failed) == 1
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
     assert "cannot be answered (MemoryError)" in (tmp_path / "a" / "exchanges.jsonl").read_text()
 
 
@@ -522,7 +519,7 @@ def test_a_site_that_is_started_again_goes_on(small, tmp_path):
         return [content]
 
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False), tmp_path / "a")
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
 
 
 def test_a_site_that_no_longer_lets_clients_answer_alone(small, tmp_path):
@@ -539,7 +536,7 @@ def test_a_site_that_no_longer_lets_clients_answer_alone(small, tmp_path):
     sites["site-1"].anchors = "summed"
     sites["site-1"]._last = b"", b""
     found = conduct(InProcess(sites), job, tmp_path / "a")
-    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 1e-12)
 
     def change(name, number, content):
         if number == 2:
@@ -623,7 +620,7 @@ def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path)
     sites = split(small.clients, 3)
     few = Site(small.clients.subset(np.arange(7)), min_clients=10)
     found = conduct(InProcess(sites | {"few": few}), Job(3, intercept=False), tmp_path / "a")
-    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 0.0)
+    same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)
     said = json.loads((tmp_path / "a" / "run.json").read_text())["absent"]
     assert said == {"few": "7 clients, below min_clients = 10: this site contributes nothing"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from mixfed import (
 )
 from mixfed.client import own_models
 from mixfed.data import Rows
-from mixfed.exchange import Refine
+from mixfed.exchange import Mixture, Refine
 from mixfed.journal import JournalPool, fingerprint
 from mixfed.model import Model
 from mixfed.theory import least_gap
@@ -228,5 +229,26 @@ def test_a_model_survives_its_file_and_predicts_from_it(small, tmp_path):
 )
 def test_other_model_files_are_refused(tmp_path, content, message):
     (tmp_path / "model.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        Model.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"noise": [1.0] * 5000}, "noise is not"),
+        ({"weights": [1.0]}, "weights is not"),
+        ({"intercept": []}, "intercept is not"),
+        ({"coef": [[1.0, 2.0]]}, "coef is not"),
+        ({"coef": []}, "damaged"),
+        ({"noise": [-1.0, 1.0]}, "below 0"),
+        ({"noise": [float("nan"), 1.0]}, "noise is not"),
+        ({"has_intercept": "yes"}, "has_intercept is neither"),
+    ],
+)
+def test_a_model_whose_parts_disagree_is_refused(tmp_path, change, message):
+    mixture = Mixture(np.ones((2, 3)), np.array([0.5, 0.5]), np.ones(2))
+    model = Model.from_mixture(mixture, ("a", "b", "c"), loss="squared", recipe="auto", seed=0)
+    (tmp_path / "model.json").write_text(json.dumps(model.to_dict() | change))
     with pytest.raises(DataError, match=message):
         Model.load(tmp_path)

@@ -99,7 +99,8 @@ def _fit(
     start = _start(settings, features, n_clusters)
     with run.timing("survey"):
         single = settings.anchors == "single"
-        ground = _survey(run, features[-1] == INTERCEPT, most, start, Rules(settings.shared_noise), seed, single)
+        rules = Rules(settings.shared_noise)
+        ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
     search = _Search(run, ground, settings, seed)
     with run.timing("kinds"):
         if n_clusters is None:
@@ -276,15 +277,15 @@ class _Search:
         return converse(self.run.pool, conversations, report, who)
 
 
-def _survey(run: Run, *about: Any) -> Ground:
-    steps, round_ = survey(run.pool, *about), 0
+def _survey(run: Run, *about: Any, single: bool) -> Ground:
+    steps, round_ = survey(run.pool, *about, single=single), 0
     while True:
         try:
             next(steps)
         except StopIteration as end:
             return cast(Ground, end.value)
         round_ += 1
-        run.report("survey", round_, SURVEY_EXCHANGES, Info(None, 0))
+        run.report("survey", round_, SURVEY_EXCHANGES if single else SURVEY_EXCHANGES - 1, Info(None, 0))
 
 
 def _levelled(frame: Frame, start: Floats) -> Candidates:

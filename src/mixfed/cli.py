@@ -383,7 +383,9 @@ def _require_parquet(out: Path) -> None:
 
 def _columns_of(model: Model) -> tuple[str, str]:
     if model.client_column is None or model.target_column is None:
-        raise SettingsError("this model was not fitted on a table: it does not know its columns")
+        raise SettingsError(
+            "this model does not know which columns are client and target: take that of `mixfed fit`, or of a site"
+        )
     return model.client_column, model.target_column
 
 

@@ -98,8 +98,13 @@ def up(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", 
         open_kit(path, Role.SERVER, Role.SITE)
     for kit in sorted(kits, key=lambda kit: kit.role is not Role.SERVER):
         if kit.role is Role.SITE:
-            clients = open_site(kit.settings).clients
-            names = clients.dim - clients.intercept
+            site = open_site(kit.settings)
+            clients, names = site.clients, site.clients.dim - site.clients.intercept
+            if clients.n_clients < site.min_clients:
+                raise SettingsError(
+                    f"{kit.settings}: {clients.n_clients} clients, below min_clients = {site.min_clients}: "
+                    "this site would contribute nothing"
+                )
             typer.echo(f"{kit.name}: {clients.n_clients} clients, {clients.n_rows} rows, {names} features")
         party = parties.start(kit)
         there = party.wait(_REACHING)
@@ -122,7 +127,7 @@ def down(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits."
     from .federation.kits import open_kits
 
     count = parties.stop(open_kits(path))
-    typer.echo(f"{path}: {count} processes stopped" if count else f"{path}: nothing was running")
+    typer.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
 
 
 @app.command()
@@ -253,6 +258,8 @@ def local(
         admin = stack.enter_context(running(made))
         found = _fetch(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
+    if out is not None:  # here all sites have the same columns
+        dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / "model.json")
     if as_json:
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return
@@ -298,12 +305,14 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
 @contextmanager
 def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
     """Say with what ends a run before its time how it goes on."""
+    from .federation.desk import is_recorded
+
     command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
     way = f"`{shlex.join(command)}` goes on"
     try:
         yield
     except PoolError as error:
-        raise PoolError(f"{error}; {way}") from None
+        raise PoolError(f"{error}; {way}" if is_recorded(kit, run) else str(error)) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(way) from None
 

@@ -116,6 +116,7 @@ def survey(
     start: Floats | None,
     rules: Rules,
     seed: int,
+    *,
     single: bool = True,
 ) -> Generator[None, None, Ground]:
     """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach.

@@ -242,8 +242,10 @@ class Model:
             part = getattr(self, name)
             if part is not None and (part.shape != shape or not np.isfinite(part).all()):
                 raise ValueError(f"{name} is not {shape} finite numbers")
-        if k < 1 or (self.noise < 0).any() or (self.weights < 0).any() or type(self.has_intercept) is not bool:
-            raise ValueError("no kinds, or noise or weights below 0")
+        if (self.noise < 0).any() or (self.weights < 0).any():
+            raise ValueError("noise or weights are below 0")
+        if k < 1 or type(self.has_intercept) is not bool:
+            raise ValueError("no kinds, or has_intercept is neither true nor false")
 
     def _check_features(self, features: tuple[str, ...]) -> None:
         wanted = (*self.features, INTERCEPT) if self.has_intercept else self.features

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PHASES = {
     "fedmd": "Phase 1, moment descent",
     "fedx": "Phase 2, refinement",
+    "starting": "Start of the job",
     "survey": "Survey",
     "summed starts": "Starts, as sums",
     "kinds": "How many kinds",
@@ -31,6 +32,13 @@ _PHASES = {
     "second look": "Second look",
     "local updates": "Local updates",
 }
+_STATUS = {
+    "FINISHED:COMPLETED": "done",
+    "FINISHED:ABNORMAL": "done, a site was lost",
+    "FINISHED:ABORTED": "stopped",
+    "FINISHED:EXECUTION_EXCEPTION": "failed",
+}
+"""What the engine says of a job, in words."""
 _MOST_SHOWN = 8
 
 
@@ -155,13 +163,12 @@ def phases_table(found: Fit) -> Table:
 def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableType]:
     """Put a fit across sites beside the same fit in one process."""
     table = Table(title="Beside the same fit in one process", title_justify="left")
-    for heading in ("", "kinds", "log likelihood", "exchanges", "seconds"):
+    told = "likelihood" in alone.model.details
+    for heading in ("", "kinds", "exchanges", *(["log likelihood"] if told else [])):
         table.add_column(heading, justify="right" if heading else "left")
     for name, fit in (("across sites", across), ("in one process", alone)):
-        likelihood = fit.model.details.get("likelihood")
-        told = "" if likelihood is None else f"{likelihood:.6f}"
-        seconds = f"{sum(fit.seconds.values()):.1f}"
-        table.add_row(name, str(fit.model.n_clusters), told, str(fit.traffic.exchanges), seconds)
+        likelihood = [f"{fit.model.details['likelihood']:.6f}"] if told else []
+        table.add_row(name, str(fit.model.n_clusters), str(fit.traffic.exchanges), *likelihood)
     return [table, f"The largest difference of a coefficient is {difference:.2g}."]
 
 
@@ -171,7 +178,9 @@ def jobs_table(jobs: Sequence[Submitted]) -> Table:
     for heading in ("run", "submitted (UTC)", "status"):
         table.add_column(heading)
     for job in jobs:
-        table.add_row(escape(job.run), job.submitted[:19].replace("T", " "), job.status.lower())
+        table.add_row(
+            escape(job.run), job.submitted[:19].replace("T", " "), _STATUS.get(job.status, job.status.lower())
+        )
     return table
 
 

@@ -58,6 +58,11 @@ class _Asking(Enum):
     AFTER = 2
 
 
+def _starting(done: int) -> Progress:
+    """Say that the engine is at work: it takes some seconds before a run begins."""
+    return Progress("starting", done, 1, SimpleNamespace(note="" if done else "the parties start their workers"))
+
+
 class Desk:
     """The administrator's line to the server."""
 
@@ -132,6 +137,7 @@ class Desk:
     def follow(self, job: str, watch: Watcher) -> str:
         """Wait until a job has ended, tell of its rounds as they end, and give its status."""
         seen, asking = 0, _Asking.BEFORE
+        watch(_starting(0))
         while True:
             status: str | None = self._call(lambda: self._session.get_job_status(job))
             if status is None or status.startswith("FINISHED"):
@@ -139,6 +145,8 @@ class Desk:
             # A job can be asked from when its run begins until it ends, and the server logs every question in vain.
             rounds = self._rounds(job, seen) if asking is not _Asking.AFTER else None
             if rounds is not None:
+                if asking is _Asking.BEFORE:
+                    watch(_starting(1))
                 asking = _Asking.DURING
             elif asking is _Asking.DURING:
                 asking = _Asking.AFTER
@@ -249,6 +257,11 @@ def old_run(kit: Kit, name: str | None) -> Run:
     if name is not None and name not in known:
         raise SettingsError(f"--run {name}: there is no such run; there are {', '.join(known)}")
     return Run.load(known[name] if name is not None else runs[-1])
+
+
+def is_recorded(kit: Kit, run: Run) -> bool:
+    """Say whether a run was submitted with this kit."""
+    return _place(kit, run.name).exists()
 
 
 def _place(kit: Kit, run: str) -> Path:

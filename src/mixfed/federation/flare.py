@@ -78,7 +78,11 @@ class CollabTransport:
             if error is not None and self._context.is_aborted():
                 # No site is to blame: a run that goes on later must find all of them as they were.
                 raise PoolError("the engine has stopped the job: a worker of a site has ended, or somebody stopped it")
-            yield calls[call], call.result() if error is None else ConnectionError(getattr(error, "cause", error))
+            if error is None:
+                yield calls[call], call.result()
+            elif "timed out" not in str(error):  # one that only took too long has not answered
+                reason = str(getattr(error, "cause", error))
+                yield calls[call], ConnectionError(reason.removeprefix("RuntimeError: "))
 
 
 class Conductor:

@@ -34,7 +34,7 @@ out = "result"
 _CARE = """\
 The certificate and the key in `startup/` are this party's identity. They last {days} days, until {until}; after that,
 or if the key gets into other hands, the federation is set up anew. Keep the folder private. It can be moved, and
-unpacked anywhere.
+unpacked anywhere (under a path without spaces).
 """
 
 SERVER_README = (

@@ -152,6 +152,7 @@ def provision(
         authority = folder / AUTHORITY
         authority.mkdir(mode=0o700)
         _write(authority / "cert.json", kept)
+        (authority / "cert.json").chmod(0o600)
     kits = [open_kit(folder / place) for place in parties.values()]
     for kit in kits:
         kit.path.chmod(0o700)

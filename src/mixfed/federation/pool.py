@@ -318,7 +318,8 @@ class FederatedPool:
                     silent[name] = f"an answer that cannot be read ({type(error).__name__})"
             said.dropped += silent.items()
         self._count(said, answers, questions, time.perf_counter() - begun)
-        return answers, silent
+        tried = f"no answer in {said.count} tries"
+        return answers, {name: tried if why.startswith("no answer within") else why for name, why in silent.items()}
 
     def _heard(self, name: str, outcome: bytes | Exception, question: _Question, said: _Attempts) -> Answer:
         if isinstance(outcome, Exception):

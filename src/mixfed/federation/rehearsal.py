@@ -21,6 +21,7 @@ from ..tables import read_table
 from . import parties
 from .kits import Kit, Role, provision
 
+_MOST_SITES = 32
 _STARTING = 60.0
 """Seconds that a party may take to start: many that start at once share the machine."""
 
@@ -29,8 +30,8 @@ def divide(data: Path, client: str, target: str, features: Sequence[str], count:
     """Divide the clients of a table among sites and make the kits, with a site's share of the rows in each."""
     if is_store(data):
         raise DataError(f"{data}: a packed table cannot be divided: give the file that it was packed from")
-    if count < 1:
-        raise SettingsError(f"--sites {count}: there must be one or more")
+    if not 1 <= count <= _MOST_SITES:
+        raise SettingsError(f"--sites {count}: give 1 to {_MOST_SITES}; each is two processes of some 400 MB together")
     table = read_table(data, client)
     ids, owner = find_clients(table[client], f"{data.name}: column '{client}'")
     if len(ids) < count:

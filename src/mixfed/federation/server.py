@@ -138,7 +138,7 @@ class _Run:
                 return self._fit(pool, resume)
             except SitesLostError as error:
                 self._note(f"{error}; the run begins anew with the others")
-                lost |= error.lost
+                lost |= {name: f"it was lost: {reason}" for name, reason in error.lost.items()}
                 pool, resume = None, False
 
     def _fit(self, pool: FederatedPool, resume: bool) -> Fit:
@@ -219,7 +219,13 @@ class _Run:
             }
             for name, site in pool.members.items()
         }
-        about = {"version": __version__, "job": dataclasses.asdict(self.job), "sites": sites, "absent": pool.absent}
+        about = {
+            "version": __version__,
+            "id": pool.run,
+            "job": dataclasses.asdict(self.job),
+            "sites": sites,
+            "absent": pool.absent,
+        }
         return about | found.scalars()
 
     def _write(self, exchange: Exchange) -> None:

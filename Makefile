@@ -33,6 +33,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/speed.py --json benchmarks/results/speed.json --plot benchmarks/results/growth.png
 	$(BIN)/python benchmarks/recovery.py --seeds 3
+	$(BIN)/python benchmarks/exchanges.py --flare --json benchmarks/results/exchanges.json
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,3 +16,9 @@ def test_the_example_runs(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_the_readme_has_no_gaps():
+    """Placeholders are for writing, not for reading."""
+    text = (EXAMPLES[0].parent.parent / "README.md").read_text()
+    assert not [word for word in text.split() if word.isupper() and "_" in word]

@@ -68,12 +68,15 @@ def climb(
         posterior(losses.reshape(shape), rows, log_variance, log_weight, False, membership.reshape(shape), likelihood)
         gain = -np.inf
         for c in range(count):
-            value[c] = 0.0
+            # In a variable: compiled code that adds up in an array first looks whether that lies near the others, and
+            # if so it adds in another order. Then the last digit would depend on where arrays happen to be.
+            total_value = 0.0
             for i in range(anchors):
-                value[c] += weight[i] * likelihood[i, c]
+                total_value += weight[i] * likelihood[i, c]
             for j in range(k):
                 spread = log_variance[c, j]
-                value[c] -= 0.5 * prior_rows * (prior_variance * np.exp(-spread) + spread)
+                total_value -= 0.5 * prior_rows * (prior_variance * np.exp(-spread) + spread)
+            value[c] = total_value
             gain = max(gain, value[c] - last[c])
         if tolerance > 0 and gain < tolerance:
             break

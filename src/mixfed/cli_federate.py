@@ -48,6 +48,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+Kits = Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]
 AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.", show_default=False)]
 Out = Annotated[Path, typer.Option(help="The folder to write the results in.")]
 Timeout = Annotated[float, typer.Option(help="Seconds that a site has for an answer; then it is asked again.")]
@@ -83,7 +84,7 @@ def init(
 
 @app.command()
 @tidy
-def up(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]) -> None:
+def up(path: Kits) -> None:
     """Start a server or a site in the background, after a look at its settings and its table.
 
     Example: `mixfed federate up north`
@@ -117,7 +118,7 @@ def up(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", 
 
 @app.command()
 @tidy
-def down(path: Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]) -> None:
+def down(path: Kits) -> None:
     """Stop what was started from a kit, with all its processes.
 
     Example: `mixfed federate down north`

@@ -114,7 +114,7 @@ class LocalPool:
     def answer(self, query: Query[S], who: Who = None) -> S:
         """Answer as in an exchange, which is not counted as one."""
         with one_blas_thread():
-            return cast(S, answer(query, self._asked(who)))
+            return cast(S, answer(query, self.asked(who)))
 
     def answer_each(self, query: Each[R], who: Array) -> R:
         """Answer for single clients, a block of them at a time: they may be large."""
@@ -127,7 +127,7 @@ class LocalPool:
         with one_blas_thread():
             return joined(list(side_by_side(some, cut(offsets, self.dim))))
 
-    def _asked(self, who: Who) -> Held:
+    def asked(self, who: Who) -> Held:
         """Find the clients asked. A sample is asked several times in a row: the rows of the last are kept at hand."""
         if who is None:
             self._sample = None  # once all are asked, it has served

@@ -96,7 +96,7 @@ class Conductor:
         run = read_job(Path(workspace.get_app_config_dir(identity)))
         folder = Path(workspace.get_root_dir()) / RUNS / run.name
         folder.mkdir(parents=True, exist_ok=True)
-        log = _ProgressLog(folder / "exchanges.jsonl")
+        log = _ProgressLog()
         context.get_engine().register_app_command(PROGRESS, log.report)
         # What the administrator can download is the folder of the job.
         result = Path(workspace.get_run_dir(identity)) / RESULT
@@ -114,9 +114,7 @@ class Conductor:
 class _ProgressLog:
     """How far a run is, for the administrator who asks."""
 
-    def __init__(self, exchanges: Path) -> None:
-        self._exchanges = exchanges
-        self._begun = _count(exchanges)
+    def __init__(self) -> None:
         self._rounds: list[tuple[str, int, int, str]] = []
 
     def add(self, event: Progress) -> None:
@@ -124,13 +122,5 @@ class _ProgressLog:
         self._rounds.append((event.phase, event.round, event.rounds, event.info.note))
 
     def report(self, topic: str, data: dict[str, int] | None, context: object) -> dict[str, Any]:
-        """Give the rounds after those that were ``seen``, and the number of exchanges."""
-        seen = (data or {}).get("seen", 0)
-        return {"rounds": self._rounds[seen:], "exchanges": _count(self._exchanges) - self._begun}
-
-
-def _count(exchanges: Path) -> int:
-    try:
-        return sum("number" in json.loads(line) for line in exchanges.read_text().splitlines())
-    except FileNotFoundError:
-        return 0
+        """Give the rounds after those that were ``seen``."""
+        return {"rounds": self._rounds[(data or {}).get("seen", 0) :]}

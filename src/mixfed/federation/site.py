@@ -158,7 +158,7 @@ class Site:
         if who is None:
             return len(keys)
         if isinstance(who, Sample):
-            return len(who.places(keys))
+            return pool.asked(who).n_clients  # which the pool keeps at hand
         if len(np.unique(who)) < len(who) or (len(who) and not 0 <= who.min() <= who.max() < len(keys)):
             raise MessageError("clients that this site does not have, or one of them twice")
         return len(who)

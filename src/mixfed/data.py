@@ -20,7 +20,7 @@ import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints, Keys
-from .errors import DataError
+from .errors import ColumnError, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,16 +168,14 @@ class Clients(Packing):
         *,
         intercept: bool = True,
     ) -> Clients:
-        """Pack a ``.parquet``, ``.csv`` or ``.csv.gz`` file."""
+        """Pack a ``.parquet`` file, or a ``.csv``, ``.tsv`` or ``.txt`` file, compressed (``.csv.gz``) or not."""
         from .packing import load
-        from .tables import read_table, rows_from_table
+        from .tables import read_rows
 
         source = Path(path)
-        if source.suffix == ".parquet":
+        if source.suffix.lower() == ".parquet":
             return load(source, client, target, features, intercept=intercept)
-        table = read_table(source, client)
-        rows = rows_from_table(table, client, target, features, intercept=intercept, source=source.name)
-        return cls.from_rows(rows)
+        return cls.from_rows(read_rows(source, client, target, features, intercept=intercept))
 
     @property
     def design(self) -> Array:
@@ -311,19 +309,52 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
     return encoded.dictionary.take(order), place[encoded.indices.to_numpy()]
 
 
-def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0) -> None:
+def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0, *, role: str = "feature") -> None:
     """Refuse missing and infinite values; columns (n, d), which begin at row ``first`` of the whole table."""
     # The sum of a column shows a NaN or infinity without a mask as large as the data.
     with np.errstate(invalid="ignore", over="ignore"):
         suspicious = ~np.isfinite(columns.sum(axis=0, dtype=np.float64))
     for j in np.flatnonzero(suspicious).tolist():
-        finite = np.isfinite(columns[:, j])
-        if finite.all():
-            continue
-        row = int(np.argmin(finite))
-        what = "a missing value" if np.isnan(columns[row, j]) else "an infinite value"
-        where = at_row(first + row)
-        raise DataError(f"{source}: column '{names[j]}' has {what} in {where}: fill it in or drop the row")
+        gaps = Gaps(names[j], source, first)
+        gaps.add(columns[:, j])
+        gaps.check(role)
+
+
+class Gaps:
+    """The values of a column that are missing or infinite, batch by batch."""
+
+    def __init__(self, name: str, source: str, first: int = 0) -> None:
+        self.name, self.source = name, source
+        self.begin = self.row = first
+        self.missing = self.infinite = 0
+        self.first: int | None = None
+
+    def add(self, values: Array) -> None:
+        """Look at the next rows (n,)."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            if self.first is None:
+                place = int(np.argmin(finite))
+                self.first, self.first_is_missing = self.row + place, bool(np.isnan(values[place]))
+            self.missing += int(np.isnan(values).sum())
+            self.infinite += int(np.isinf(values).sum())
+        self.row += len(values)
+
+    def check(self, role: str) -> None:
+        """Refuse a column that has any."""
+        if self.first is None:
+            return
+        what, count = ("missing", self.missing) if self.first_is_missing else ("infinite", self.infinite)
+        leave = ", or leave the column out of the features" if role == "feature" else ""
+        if count == 1:
+            where, way = at_row(self.first), "fill it in or drop the row"
+        else:
+            where = f"{at_row(self.first)} and {count - 1:,} more of the {self.row - self.begin:,} rows"
+            way = "fill them in or drop the rows"
+        article = "a" if what == "missing" else "an"
+        raise ColumnError(
+            f"{self.source}: column '{self.name}' has {article} {what} value in {where}: {way}{leave}", self.name
+        )
 
 
 def at_row(index: int) -> str:

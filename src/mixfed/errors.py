@@ -9,6 +9,18 @@ class DataError(MixfedError):
     """The table cannot be used as it is."""
 
 
+class ColumnError(DataError):
+    """A column has values that cannot be used."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class NotUtf8Error(DataError):
+    """The text of a table is not UTF-8: it may be Latin-1."""
+
+
 class SettingsError(MixfedError):
     """A setting is unknown, out of range or does not fit the data."""
 

@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from . import draws, tables
+from . import draws, tables, values
 from .arrays import Array, Floats, Ints
-from .data import Clients, content_digest, encode_clients, find_clients, with_intercept
-from .errors import DataError
+from .data import Clients, Gaps, content_digest, encode_clients, find_clients, with_intercept
+from .errors import ColumnError, DataError, NotUtf8Error
 from .rowfile import RowWriter
 from .store import FILES, FORMAT, Store, is_store
 from .streams import Source, open_source
@@ -61,8 +61,7 @@ def load(
     path: Path, client: str, target: str, features: Sequence[str] | None = None, *, intercept: bool = True
 ) -> Clients:
     """Pack a file in memory, with little more than the packed rows in it."""
-    source = open_source(path, client)
-    plan = survey(source, client, target, features)
+    source, plan = _open(path, client, target, features)
     names = with_intercept(plan.features, intercept)
     sink = _Memory(np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows))
     pour(source, plan, sink)
@@ -79,13 +78,12 @@ def pack(
     *,
     watch: Watch | None = None,
 ) -> Store:
-    """Pack a ``.parquet``, ``.csv`` or ``.csv.gz`` file in a folder, which is there when it is whole and not before.
+    """Pack a file in a folder, which is there when it is whole and not before.
 
     A packed folder that is there already is replaced; anything else there is an error.
     """
     _check_free(Path(out))
-    table = open_source(Path(source), client)
-    plan = survey(table, client, target, features, watch)
+    table, plan = _open(Path(source), client, target, features, watch)
     whole = Path(out).resolve()
     partial, old = (whole.with_name(whole.name + ending) for ending in (".partial", ".old"))
     _remove(partial)
@@ -105,18 +103,31 @@ def pack(
     return Store.open(out)
 
 
+def _open(
+    path: Path, client: str, target: str, features: Sequence[str] | None, watch: Watch | None = None
+) -> tuple[Source, Plan]:
+    """Open a file and survey it; text that turns out not to be UTF-8 is read as Latin-1."""
+    source = open_source(path, client)
+    try:
+        return source, survey(source, client, target, features, watch)
+    except NotUtf8Error:
+        source = open_source(path, client, "latin-1")
+        return source, survey(source, client, target, features, watch)
+
+
 def survey(
     source: Source, client: str, target: str, features: Sequence[str] | None, watch: Watch | None = None
 ) -> Plan:
     """Read the ids, choose the features if none are named, and find the place of every client's rows."""
     name, columns = source.path.name, source.schema.names
     tables.check_columns(columns, client, target, features, name)
-    others = [column for column in columns if column not in (client, target)]
+    others = tables.may_be_features(columns, client, target)
     # Text may be numbers, which only the whole column shows.
-    texts = [column for column in others if features is None and tables.is_text(source.schema.field(column).type)]
-    words = {column: tables.Words(column, name) for column in texts}
+    looked_at = [*(others if features is None else features), target]
+    texts = [column for column in looked_at if values.is_text(source.schema.field(column).type)]
+    words = {column: values.Words(column, name, source.decimal) for column in texts}
     tally, done = _Tally(f"{name}: column '{client}'"), 0
-    for batch in source.batches([client, *texts]):
+    for batch in source.batches(list(dict.fromkeys([client, *texts]))):
         for column in texts:
             words[column].add(batch[column])
         tally.add(batch[client], done)
@@ -124,14 +135,16 @@ def survey(
         if watch is not None:
             watch("Finding clients", done, source.n_rows)
     if done == 0:
-        raise DataError(f"{name}: no rows")
+        raise tables.no_rows(source.path)
     if features is None:
-        numeric = {column for column in others if tables.is_number(source.schema.field(column).type)}
-        numeric |= {column for column in texts if words[column].are_numbers()}
-        empty = {column for column in source.blank & set(texts) if words[column].filled == 0}
-        features = [column for column in others if column in numeric - empty]
+        numeric = {column for column in others if values.is_number(source.schema.field(column).type)} - source.blank
+        numeric |= {column for column in words if column != target and words[column].are_numbers()}
+        features = [column for column in others if column in numeric]
     tables.check_features(features, client, target, name)
     with_intercept(features, True)  # no feature may have its name
+    for column in [*features, target]:
+        if column in words:
+            words[column].check("target" if column == target else "feature")
     ids, offsets = tally.finish(may_be_numbers=source.text_ids)
     return Plan(client, target, tuple(features), tables.precision(source.schema, features), ids, offsets)
 
@@ -140,20 +153,41 @@ def pour(source: Source, plan: Plan, sink: Sink, watch: Watch | None = None) -> 
     """Put every row where it belongs."""
     try:
         _pour(source, plan, sink, watch)
+    except ColumnError as error:
+        _find_fault(source, error.column, plan)
+        raise
     except DataError as error:
         # Text where numbers were before: as text it is either read or refused by row. Rows go to the same places again.
         again = source.as_text() if isinstance(error.__cause__, pa.ArrowInvalid) else None
         if again is None:
             raise
+        for column in (*plan.features, plan.target):
+            _find_fault(again, column, plan)
         _pour(again, plan, sink, watch)
+
+
+def _find_fault(source: Source, column: str, plan: Plan) -> None:
+    """Refuse a column for all that is wrong with it, if there is any, and not only for what a batch shows."""
+    name, role = source.path.name, "target" if column == plan.target else "feature"
+    words, gaps = values.Words(column, name, source.decimal), Gaps(column, name)
+    for batch in source.batches([column]):
+        if values.is_text(batch[column].type):
+            words.add(batch[column])
+            gaps.add(values.read_text(batch[column], source.decimal)[0])
+        else:
+            gaps.add(values.as_floats(batch[column]))
+    if words.rows:
+        words.check(role)
+    gaps.check(role)
 
 
 def _pour(source: Source, plan: Plan, sink: Sink, watch: Watch | None) -> None:
     name, done = source.path.name, 0
     ids, free = plan.ids.to_numpy(zero_copy_only=False), plan.offsets[:-1].copy()
     for batch in source.batches([plan.client, plan.target, *plan.features]):
-        phi = tables.numbers(batch, plan.features, plan.precision, name, done)
-        y = tables.numbers(batch, (plan.target,), np.float64, name, done)[:, 0]
+        sign = source.decimal
+        phi = values.numbers(batch, plan.features, plan.precision, name, done, decimal=sign)
+        y = values.numbers(batch, (plan.target,), np.float64, name, done, decimal=sign, role="target")[:, 0]
         here, owner = _places(batch, plan, ids, name)
         if np.any(np.diff(owner) < 0):
             order = np.argsort(owner, kind="stable")

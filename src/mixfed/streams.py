@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .errors import DataError
-from .tables import check_names, check_path, is_number, readable
+from .dialect import Dialect, is_text_table, open_text, sniff
+from .tables import check_names, check_path, no_rows, readable
+from .values import is_number
 
 BATCH_ROWS, BATCH_NUMBERS = 65_536, 1_000_000
 """Rows and numbers of a batch of a parquet file, at most."""
@@ -30,9 +32,11 @@ class Source(Protocol):
     n_rows: int | None
     """Number of rows, if it is known without reading them."""
     blank: frozenset[str]
-    """Columns that are called text only because their first rows are empty."""
+    """Columns of which all rows (parquet), or the first ones (text), are empty."""
     text_ids: bool
     """Whether ids are read as text although they may be whole numbers."""
+    decimal: str
+    """The decimal sign of numbers that are kept as text."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
@@ -44,17 +48,18 @@ class Source(Protocol):
 class ParquetSource:
     """A parquet file."""
 
-    blank: frozenset[str] = frozenset()
     text_ids = False
+    decimal = "."
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with readable(path), pq.ParquetFile(path) as file:
             self.schema: pa.Schema = file.schema_arrow
             self.n_rows: int | None = file.metadata.num_rows
-        check_names(self.schema.names, path.name)
+            check_names(self.schema.names, path.name)
+            self.blank = _blank_columns(file.metadata)
         if self.n_rows == 0:
-            raise DataError(f"{path.name}: no rows")
+            raise no_rows(path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
@@ -68,50 +73,72 @@ class ParquetSource:
         return None
 
 
+def _blank_columns(about: pq.FileMetaData) -> frozenset[str]:
+    """Find the columns that, by the file's own count, have no values."""
+    blank = set(range(about.num_columns))
+    for place in range(about.num_row_groups):
+        group = about.row_group(place)
+        if group.num_rows:
+            blank = {j for j in blank if _nulls(group.column(j)) == group.num_rows}
+        if not blank:
+            break
+    return frozenset(about.schema.column(j).path for j in blank)
+
+
+def _nulls(part: pq.ColumnChunkMetaData) -> int | None:
+    known = part.is_stats_set and part.statistics.has_null_count
+    return part.statistics.null_count if known else None
+
+
 class CsvSource:
-    """A CSV file, compressed or not.
+    """A table in text, compressed or not.
 
     Ids are read as text, so that they keep their leading zeros. A column that begins with whole numbers may go on
-    with others, so numbers are read as double precision; where that fails, the table is read again `as_text`.
+    with others, so numbers are read as double precision; where that fails, the table is read again `as_text`. What
+    may be 1 and 0 (true and false) may go on with other words, so it is text from the beginning.
     """
 
     n_rows: int | None = None
     text_ids = True
 
-    def __init__(self, path: Path, client: str | None, *, text: bool = False) -> None:
-        self.path, self.client, self.text = path, client, text
-        with readable(path):
-            found = pa.csv.open_csv(path, read_options=self._reading()).schema
-            names = found.names
+    def __init__(self, path: Path, client: str | None, dialect: Dialect, *, text: bool = False) -> None:
+        self.path, self.client, self.dialect, self.text = path, client, dialect, text
+        self.decimal = dialect.decimal
+        with readable(path), self._open({}) as reader:
+            self.found: pa.Schema = reader.schema
+            names = self.found.names
         check_names(names, path.name)
-        self.blank = frozenset(field.name for field in found if pa.types.is_null(field.type))
-        self.schema = pa.schema([(field.name, self._type(field)) for field in found])
+        self.blank = frozenset(field.name for field in self.found if pa.types.is_null(field.type))
+        self.schema = pa.schema([(field.name, self._type(field)) for field in self.found])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
         types = {name: self.schema.field(name).type for name in columns}
-        options = pa.csv.ConvertOptions(column_types=types, include_columns=list(columns))
-        with readable(self.path):
-            for batch in pa.csv.open_csv(self.path, read_options=self._reading(), convert_options=options):
+        with readable(self.path), self._open(types, columns) as reader:
+            for batch in reader:
                 yield pa.Table.from_batches([batch])
 
     def as_text(self) -> Source | None:
         """Give the same table with every column as text."""
-        return None if self.text else CsvSource(self.path, self.client, text=True)
+        return None if self.text else CsvSource(self.path, self.client, self.dialect, text=True)
 
-    def _reading(self) -> pa.csv.ReadOptions:
+    def _open(self, types: dict[str, pa.DataType], columns: Sequence[str] = ()) -> pa.csv.CSVStreamingReader:
         # One thread: only then does a complaint name the row.
-        return pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False)
+        reading = self.dialect.reading(block_size=BLOCK_BYTES, use_threads=False)
+        converting = self.dialect.converting(types, columns)
+        return pa.csv.open_csv(open_text(self.path), reading, self.dialect.parsing(), converting)
 
     def _type(self, field: pa.Field) -> pa.DataType:
-        if self.text or field.name == self.client or pa.types.is_null(field.type):
+        if self.text or field.name == self.client or pa.types.is_null(field.type) or pa.types.is_boolean(field.type):
             return pa.string()
-        if is_number(field.type) and not pa.types.is_boolean(field.type):
-            return pa.float64()
-        return field.type
+        return pa.float64() if is_number(field.type) else field.type
 
 
-def open_source(path: Path, client: str | None = None) -> Source:
-    """Open a ``.parquet``, ``.csv`` or ``.csv.gz`` file."""
+def open_source(path: Path, client: str | None = None, encoding: str | None = None) -> Source:
+    """Open a ``.parquet`` file, or a table in text, in an encoding other than it seems to have if one is given."""
     check_path(path)
-    return ParquetSource(path) if path.suffix == ".parquet" else CsvSource(path, client)
+    if not is_text_table(path):
+        return ParquetSource(path)
+    with readable(path):
+        dialect = sniff(path)
+    return CsvSource(path, client, dialect if encoding is None else dataclasses.replace(dialect, encoding=encoding))

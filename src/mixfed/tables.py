@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
+import dataclasses
+import difflib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,37 +18,66 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .arrays import Array
-from .data import Rows, at_row, check_finite, find_clients, with_intercept
-from .errors import DataError
+from .data import Rows, find_clients, with_intercept
+from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
+from .errors import DataError, NotUtf8Error
+from .values import check_words, looks_numeric, numbers
 
-SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _ROW_GROUP = 1 << 17
 """Rows that the writer of a parquet file holds at once."""
+_MOST_NAMES = 20
+"""Names of columns that are told at once."""
+_ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""What pandas calls a column of row numbers in a file."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 def read_table(path: Path, client: str | None = None) -> pa.Table:
-    """Read a ``.parquet``, ``.csv`` or ``.csv.gz`` file; ids in the column ``client`` keep their leading zeros."""
+    """Read a file; ids in the column ``client`` keep their leading zeros."""
+    return _read(path, client)[0]
+
+
+def read_rows(path: Path, client: str, target: str | None, features: Sequence[str] | None, *, intercept: bool) -> Rows:
+    """Read a file and take clients, features and (unless None) the target from it."""
+    table, decimal = _read(path, client)
+    return rows_from_table(table, client, target, features, intercept=intercept, source=path.name, decimal=decimal)
+
+
+def _read(path: Path, client: str | None) -> tuple[pa.Table, str]:
+    """Read a file. -> the table, and the decimal sign of its text."""
     check_path(path)
     with readable(path):
-        table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else _read_csv(path, client)
+        if is_text_table(path):
+            table, decimal = _read_text(path, client)
+        else:
+            table, decimal = pq.ParquetFile(path).read(), "."
         names = table.column_names
     check_names(names, path.name)
     if table.num_rows == 0:
-        raise DataError(f"{path.name}: no rows")
-    return table
+        raise no_rows(path)
+    return table, decimal
 
 
 def check_path(path: Path) -> None:
     """Refuse what is not a file that we read."""
-    if not path.name.endswith(SUFFIXES):
-        raise DataError(f"{path.name}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder, not a file")
     if not path.exists():
         raise DataError(f"{path}: no such file")
-    if not path.is_file():
-        raise DataError(f"{path}: this is a folder, not a file")
-    if path.stat().st_size == 0:
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise DataError(f"{path.name}: a spreadsheet: save it as CSV (UTF-8), and give that file")
+    if path.suffix.lower() != ".parquet" and not is_text_table(path):
+        texts, packers = ", ".join(TEXTS), ", ".join(PACKERS)
+        raise DataError(
+            f"{path.name}: unknown kind of file; use one of .parquet, {texts}, the last three also with {packers}"
+        )
+    if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path.name}: the file is empty")
+
+
+def no_rows(path: Path) -> DataError:
+    """Say that there is a header and nothing else."""
+    return DataError(f"{path.name}: no rows: the file has the names of columns and nothing else")
 
 
 def check_names(names: Sequence[str], source: str) -> None:
@@ -63,21 +93,54 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(f"{path.name}: cannot be read ({reason})") from error
+        raise _unreadable(path.name, str(error).strip()) from error
 
 
-def _read_csv(path: Path, client: str | None) -> pa.Table:
-    types = {} if client is None else {client: pa.string()}
+_CAUSES = {
+    "Truncated compressed stream": "the end of the file is missing: copy or download it again",
+    "magic bytes not found": "not a parquet file, or the end of it is missing: copy it again, or write it anew",
+    "thrift": "the file is damaged: copy it again, or write it anew",
+    "Empty CSV file": "no lines",
+    "straddling object": "a line is longer than 2 MB: is a quote not closed?",
+}
+"""What Arrow says, and what to do about it."""
+_UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+
+
+def _unreadable(source: str, reason: str) -> DataError:
+    if "invalid UTF8" in reason or "codec can't decode" in reason:
+        return NotUtf8Error(f"{source}: the text is not UTF-8: save the table as UTF-8")
+    uneven = _UNEVEN.search(reason)
+    if uneven:
+        line, wanted, there = uneven.groups()
+        where = f"row {int(line) - 1} (line {line})" if line else "a row"
+        return DataError(
+            f"{source}: {where} has {there} fields, the header has {wanted}: "
+            "look for a separator too many or too few, or for text that needs quotes"
+        )
+    cause = next((cause for sign, cause in _CAUSES.items() if sign in reason), reason.splitlines()[0] if reason else "")
+    return DataError(f"{source}: cannot be read ({cause})")
+
+
+def _read_text(path: Path, client: str | None) -> tuple[pa.Table, str]:
+    dialect = sniff(path)
     try:
-        table = pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=types))
+        return _read_as(path, client, dialect), dialect.decimal
+    except NotUtf8Error:
+        return _read_as(path, client, dataclasses.replace(dialect, encoding="latin-1")), dialect.decimal
+
+
+def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
+    types = {} if client is None else {client: pa.string()}
+    parsing = dialect.parsing()
+    try:
+        with open_text(path) as file:
+            table = pa.csv.read_csv(file, dialect.reading(), parsing, dialect.converting(types))
     except pa.ArrowInvalid:
         # Words far down in a column of numbers, or a row of another length: read text on one thread, which names rows.
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            types = {name: pa.string() for name in next(csv.reader(file))}
-        one_thread = pa.csv.ReadOptions(use_threads=False)
-        options = pa.csv.ConvertOptions(column_types=types)
-        table = pa.csv.read_csv(path, read_options=one_thread, convert_options=options)
+        with readable(path), open_text(path) as file:
+            types = {name: pa.string() for name in header(path, dialect)}
+            table = pa.csv.read_csv(file, dialect.reading(use_threads=False), parsing, dialect.converting(types))
     if client is None or client not in table.column_names:
         return table
     return table.set_column(table.column_names.index(client), client, whole_numbers(table[client]))
@@ -100,6 +163,7 @@ def rows_from_table(
     *,
     intercept: bool,
     source: str,
+    decimal: str = ".",
 ) -> Rows:
     """Check a table and take clients, features and (unless None) the target from it.
 
@@ -107,13 +171,23 @@ def rows_from_table(
     """
     check_columns(table.column_names, client, target, features, source)
     if features is None:
-        others = [name for name in table.column_names if name not in (client, target)]
-        features = [name for name in others if _looks_numeric(table[name], name, source)]
+        others = may_be_features(table.column_names, client, target)
+        features = [name for name in others if looks_numeric(table[name], name, source, decimal)]
+    else:
+        check_words(table, dict.fromkeys(features, "feature"), source, decimal)
     check_features(features, client, target, source)
     ids, owner = find_clients(table[client], f"{source}: column '{client}'")
-    phi = numbers(table, features, precision(table.schema, features), source)
-    y = None if target is None else numbers(table, (target,), np.float64, source)[:, 0]
+    phi = numbers(table, features, precision(table.schema, features), source, decimal=decimal)
+    y = None
+    if target is not None:
+        check_words(table, {target: "target"}, source, decimal)
+        y = numbers(table, (target,), np.float64, source, decimal=decimal, role="target")[:, 0]
     return Rows(phi, y, ids, owner, with_intercept(features, intercept))
+
+
+def may_be_features(names: Sequence[str], client: str, target: str | None) -> list[str]:
+    """Give the columns that are features if they hold numbers; those that pandas made of row numbers are not."""
+    return [name for name in names if name not in (client, target) and not _ROW_NUMBERS.fullmatch(name)]
 
 
 def check_columns(
@@ -122,9 +196,25 @@ def check_columns(
     """Refuse columns that are asked for and are not there."""
     for name in (client, *([target] if target is not None else []), *(features or [])):
         if name not in names:
-            raise DataError(f"{source}: no column '{name}'; the columns are {', '.join(names)}")
+            raise DataError(f"{source}: no column '{name}'; {_near(name, names)}{told_names(names)}")
     if target == client:
         raise DataError(f"{source}: column '{client}' cannot be both the client and the target")
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    """Guess which column was meant."""
+    by_letters = {other.strip().lower(): other for other in reversed(names)}
+    close = difflib.get_close_matches(name.strip().lower(), list(by_letters), n=1)
+    return f"did you mean '{by_letters[close[0]]}'? " if close else ""
+
+
+def told_names(names: Sequence[str]) -> str:
+    """Tell the columns there are; a single one is most likely several that are not parted."""
+    if len(names) == 1:
+        parted = "commas, semicolons, tabs or pipes"
+        return f"the only column is '{names[0]}': are the columns parted by something else than {parted}?"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"the columns are {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def check_features(features: Sequence[str], client: str, target: str | None, source: str) -> None:
@@ -136,21 +226,12 @@ def check_features(features: Sequence[str], client: str, target: str | None, sou
     if twice:
         raise DataError(f"{source}: column '{twice[0]}' is named twice among the features")
     if not features:
-        raise DataError(f"{source}: no numeric column is left to be a feature")
+        raise DataError(f"{source}: no numeric column is left to be a feature: add one, or name them by --features")
 
 
 def precision(schema: pa.Schema, features: Sequence[str]) -> type[np.floating[Any]]:
     """Keep single precision where all features have it."""
     return np.float32 if all(pa.types.is_float32(schema.field(name).type) for name in features) else np.float64
-
-
-def numbers(table: pa.Table, names: Sequence[str], kind: Any, source: str, first: int = 0) -> Array:
-    """Read columns as finite numbers, (n, len(names)); the table begins at row ``first`` of the whole one."""
-    values = np.empty((table.num_rows, len(names)), dtype=kind)
-    for j, name in enumerate(names):
-        values[:, j] = _numbers(table[name], name, source, first)
-    check_finite(values, names, source, first)
-    return values
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -175,87 +256,3 @@ def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all."""
     text = json.dumps(value, indent=1, allow_nan=False) + "\n"
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Tell types of numbers from others."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(test(kind) for test in tests)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Tell types of text from others."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-class Words:
-    """What a column of text holds, batch by batch: numbers, words or, which is an error, a few words among numbers."""
-
-    def __init__(self, name: str, source: str) -> None:
-        self.name, self.source = name, source
-        self.rows = self.words = self.filled = 0
-        self.first: tuple[str, int] | None = None
-
-    def add(self, column: pa.ChunkedArray) -> None:
-        """Look at the next rows."""
-        values, bad = _parse(column)
-        if self.first is None and bad.any():
-            row = int(np.argmax(bad))
-            self.first = column[row].as_py(), self.rows + row
-        self.rows += len(bad)
-        self.words += int(bad.sum())
-        self.filled += int(bad.sum() + np.isfinite(values).sum())
-
-    def are_numbers(self) -> bool:
-        """Tell numbers from words; words within a column of numbers are an error."""
-        if self.first is not None and self.words <= 0.5 * self.rows:
-            raise _not_a_number(*self.first, self.name, self.source)
-        return self.words == 0
-
-
-def _looks_numeric(column: pa.ChunkedArray, name: str, source: str) -> bool:
-    if not is_text(column.type):
-        return is_number(column.type)
-    words = Words(name, source)
-    words.add(column)
-    return words.are_numbers()
-
-
-def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int) -> Array:
-    """Read a column as numbers; missing values become NaN."""
-    if is_number(column.type):
-        if not pa.types.is_floating(column.type):
-            column = pc.cast(column, pa.float64(), safe=False)
-        values: Array = column.to_numpy()
-        return values
-    if not is_text(column.type):
-        raise DataError(f"{source}: column '{name}' holds {column.type}, not numbers: leave it out")
-    parsed, bad = _parse(column)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _not_a_number(column[row].as_py(), first + row, name, source)
-    return parsed
-
-
-def _parse(column: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Read text as numbers. column (n,) -> values (n,) and a mask (n,) of those that are words."""
-    # Words come again and again: each is looked at once. The last place is for missing ones.
-    encoded = column.dictionary_encode().combine_chunks()
-    values = np.full(len(encoded.dictionary) + 1, np.nan)
-    bad = np.zeros(len(values), dtype=bool)
-    for place, text in enumerate(encoded.dictionary.to_pylist()):
-        if not text.strip():
-            continue
-        try:
-            values[place] = float(text)
-        except ValueError:
-            bad[place] = True
-    places = pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)
-    return values[places], bad[places]
-
-
-def _not_a_number(word: str, row: int, name: str, source: str) -> DataError:
-    return DataError(
-        f"{source}: column '{name}' has '{word}' in {at_row(row)}, which is not a number: "
-        "mend it, or leave the column out of the features"
-    )

@@ -1,0 +1,174 @@
+"""How a text table is written: separator, decimal sign, encoding. Told from its first few kB, before it is read.
+
+Both readers, `tables.read_table` for memory and `streams.CsvSource` for batches, take what is found here, so that they
+read the same table.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from .errors import DataError
+
+TEXTS = (".csv", ".tsv", ".txt")
+PACKERS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""How a text table may be compressed, by the end of its name."""
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+TRUE, FALSE = frozenset({"true", "yes"}), frozenset({"false", "no"})
+"""Words that are 1 and 0 in a column that has no others."""
+MISSING = frozenset(pa.csv.ConvertOptions().null_values)
+"""How a missing value is written."""
+_HEAD = 1 << 14
+"""Bytes that are looked at."""
+_MAGIC = {
+    b"PK\x03\x04": "a spreadsheet or a zip archive: save it as CSV",
+    b"\x1f\x8b": "compressed: let its name end in .csv.gz",
+    b"BZh": "compressed: let its name end in .csv.bz2",
+    b"\x28\xb5\x2f\xfd": "compressed: let its name end in .csv.zst",
+    b"PAR1": "a parquet file: let its name end in .parquet",
+}
+"""What files of other kinds begin with."""
+_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
+_POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written."""
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    broken_lines: bool = False
+    """Whether quoted text goes on over the end of a line."""
+
+    def parsing(self) -> pa.csv.ParseOptions:
+        """Give Arrow's options for taking rows apart."""
+        return pa.csv.ParseOptions(delimiter=self.separator, newlines_in_values=self.broken_lines)
+
+    def reading(self, **more: Any) -> pa.csv.ReadOptions:
+        """Give Arrow's options for reading."""
+        return pa.csv.ReadOptions(encoding=self.encoding, **more)
+
+    def converting(self, types: dict[str, pa.DataType], columns: Sequence[str] = ()) -> pa.csv.ConvertOptions:
+        """Give Arrow's options for making values; ``columns`` are those to read, none of them means all."""
+        return pa.csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(columns),
+            decimal_point=self.decimal,
+            true_values=["1", *(form(word) for word in sorted(TRUE) for form in _CASES)],
+            false_values=["0", *(form(word) for word in sorted(FALSE) for form in _CASES)],
+        )
+
+
+_CASES = (str.lower, str.upper, str.capitalize)
+
+
+def is_text_table(path: Path) -> bool:
+    """Whether a file is, by its name, a table in text."""
+    return bare_name(path).endswith(TEXTS)
+
+
+def bare_name(path: Path) -> str:
+    """Give the name of a file in small letters and without the ending of its compression."""
+    name = path.name.lower()
+    packed = next((ending for ending in PACKERS if name.endswith(ending)), "")
+    return name.removesuffix(packed)
+
+
+def open_text(path: Path) -> pa.NativeFile:
+    """Open a text table, compressed or not, for Arrow to read."""
+    return pa.input_stream(str(path), compression=PACKERS.get(path.suffix.lower()))
+
+
+def sniff(path: Path) -> Dialect:
+    """Tell how a table is written from its first lines."""
+    with open_text(path) as file:
+        head: bytes = file.read(_HEAD)
+    encoding = _encoding(head, path.name)
+    text = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)().decode(head)
+    if len(head) == _HEAD:
+        text = text[: text.rfind("\n") + 1] or text  # the last line is cut off
+    separator, rows = _separate(text)
+    decimal = "," if separator != "," and _has_decimal_commas(rows[1:]) else "."
+    broken = any("\n" in field for row in rows for field in row)
+    return Dialect(separator, decimal, encoding, broken)
+
+
+def header(path: Path, dialect: Dialect) -> list[str]:
+    """Read the names of the columns."""
+    options = dialect.reading(block_size=1 << 20, use_threads=False)
+    with open_text(path) as file, pa.csv.open_csv(file, read_options=options, parse_options=dialect.parsing()) as found:
+        names: list[str] = found.schema.names
+        return names
+
+
+def _encoding(head: bytes, source: str) -> str:
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            raise DataError(f"{source}: this is not text but {what}")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in head:
+        raise DataError(f"{source}: this is not text: give a table in CSV or parquet")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+def _separate(text: str) -> tuple[str, list[list[str]]]:
+    """Find the separator: the one that gives every line as many fields as the header, and most numbers."""
+    first = text.lstrip("\r\n").split("\n", 1)[0]
+    there = [separator for separator in SEPARATORS if separator in first]
+    rows = {separator: _rows(text, separator) for separator in there or [","]}
+    if len(rows) == 1:
+        return next(iter(rows.items()))
+    even = {separator: found for separator, found in rows.items() if len(set(map(len, found))) == 1}
+    best = max(even or rows, key=lambda separator: _numbers_a_row(rows[separator]))  # of equals, the first
+    return best, rows[best]
+
+
+def _rows(text: str, separator: str) -> list[list[str]]:
+    try:
+        return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row]
+    except csv.Error:  # a field longer than that module reads
+        return []
+
+
+def _numbers_a_row(rows: list[list[str]]) -> float:
+    """Count the fields of a row that are numbers; where there are none but the header, count fields."""
+    if not rows or len(rows[0]) < 2:
+        return -1.0
+    if len(rows) == 1:
+        return float(len(rows[0]))
+    fields = (field.strip().replace(",", ".", 1) for row in rows[1:] for field in row)
+    return sum(_is_number(field) for field in fields) / (len(rows) - 1)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_decimal_commas(rows: list[list[str]]) -> bool:
+    """Whether numbers have decimal commas, without any doubt: 1,234 alone may be a thousand and more."""
+    fields = [field.strip() for row in rows for field in row]
+    if any(_POINT_NUMBER.fullmatch(field) for field in fields):
+        return False
+    return any(_COMMA_NUMBER.fullmatch(field) and not _THOUSANDS.fullmatch(field) for field in fields)

@@ -1,0 +1,272 @@
+"""From the columns of a table to numbers, and what is said where there are none.
+
+Numbers may be kept as text. Columns of nothing but true and false, or yes and no, are 1 and 0. Dates are days since
+1970-01-01, in every table alike, but a feature only if named. Everything else is words.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .arrays import Array, Floats, Ints
+from .data import at_row, check_finite
+from .dialect import FALSE, MISSING, TRUE
+from .errors import ColumnError, DataError
+
+_DAY = 86_400.0
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_LONGEST = 40
+"""Letters of a value that are shown."""
+
+
+class Holds(StrEnum):
+    """What a column holds."""
+
+    NUMBERS = "numbers"
+    SWITCHES = "yes/no"
+    DATES = "dates"
+    WORDS = "text"
+    NOTHING = "empty"
+
+
+class Kind(IntEnum):
+    """What a single value is."""
+
+    MISSING = 0
+    NUMBER = 1
+    BIT = 2
+    """0 or 1, which goes with both."""
+    SWITCH = 3
+    DATE = 4
+    WORD = 5
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell types of numbers from others."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell types of text from others."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Tell dates and points in time from others."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+class Words:
+    """What a column of text holds, batch by batch."""
+
+    def __init__(self, name: str, source: str, decimal: str = ".") -> None:
+        self.name, self.source, self.decimal = name, source, decimal
+        self.rows = 0
+        self.counts: Ints = np.zeros(len(Kind), dtype=np.int64)
+        self.first: dict[int, tuple[str, int]] = {}
+        """The first value of each kind, and its row."""
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Look at the next rows."""
+        _, kinds = read_text(column, self.decimal)
+        self.counts += np.bincount(kinds, minlength=len(Kind))
+        for kind in np.flatnonzero(self.counts).tolist():
+            if kind not in self.first:
+                row = int(np.argmax(kinds == kind))
+                self.first[kind] = column[row].as_py(), self.rows + row
+        self.rows += len(kinds)
+
+    def holds(self) -> Holds:
+        """Say what the column holds; a few words within a column of numbers are an error."""
+        missing, numbers, bits, switches, dates, words = self.counts.tolist()
+        if missing == self.rows:
+            return Holds.NOTHING
+        if switches + dates + words == 0:
+            return Holds.NUMBERS
+        if numbers + dates + words == 0:
+            return Holds.SWITCHES
+        if numbers + bits + switches + words == 0:
+            return Holds.DATES
+        odd = switches + dates + words
+        if odd <= numbers + bits:
+            found = [self.first[kind] for kind in (Kind.SWITCH, Kind.DATE, Kind.WORD) if kind in self.first]
+            word, row = min(found, key=lambda item: item[1])
+            raise _not_a_number(word, row, odd, self.name, self.source)
+        return Holds.WORDS
+
+    def are_numbers(self) -> bool:
+        """Whether this column is a feature if none are named."""
+        return self.holds() in (Holds.NUMBERS, Holds.SWITCHES)
+
+    def check(self, role: str) -> None:
+        """Refuse a column that was asked for and does not hold what can be a number."""
+        found = self.holds()
+        if found is Holds.NOTHING:
+            raise _empty(self.name, self.source, role)
+        if found is Holds.DATES and role == "target":
+            raise _date_target(self.name, self.source)
+        if found is Holds.WORDS:
+            kinds = (Kind.WORD, Kind.DATE, Kind.SWITCH)
+            word, row = next(self.first[kind] for kind in kinds if kind in self.first)
+            way = (
+                f"leave it out, or make columns of 0 and 1 of it, as pandas.get_dummies(frame, columns=['{self.name}'])"
+                " does"
+            )
+            raise DataError(
+                f"{self.source}: column '{self.name}' holds words ('{short(word)}' in {at_row(row)}), not numbers: "
+                f"{way if role == 'feature' else 'choose another target, or write it as a number'}"
+            )
+
+
+def check_words(table: pa.Table, roles: dict[str, str], source: str, decimal: str = ".") -> None:
+    """Refuse columns of words among those asked for. ``roles`` says of each whether it is a feature or the target."""
+    for name, role in roles.items():
+        if is_text(table[name].type):
+            words = Words(name, source, decimal)
+            words.add(table[name])
+            words.check(role)
+
+
+def looks_numeric(column: pa.ChunkedArray, name: str, source: str, decimal: str = ".") -> bool:
+    """Whether a column is a feature if none are named."""
+    if not is_text(column.type):
+        return is_number(column.type) and column.null_count < len(column)
+    words = Words(name, source, decimal)
+    words.add(column)
+    return words.are_numbers()
+
+
+def numbers(
+    table: pa.Table,
+    names: Sequence[str],
+    kind: Any,
+    source: str,
+    first: int = 0,
+    *,
+    decimal: str = ".",
+    role: str = "feature",
+) -> Array:
+    """Read columns as finite numbers, (n, len(names)); the table begins at row ``first`` of the whole one."""
+    values = np.empty((table.num_rows, len(names)), dtype=kind)
+    for j, name in enumerate(names):
+        values[:, j] = _numbers(table[name], name, source, first, decimal, role)
+    check_finite(values, names, source, first, role=role)
+    return values
+
+
+def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int, decimal: str, role: str) -> Array:
+    """Read a column as numbers; missing values become NaN."""
+    kind = column.type
+    if is_date(kind) and role == "target":
+        raise _date_target(name, source)
+    if is_number(kind) or is_date(kind):
+        return as_floats(column)
+    if pa.types.is_null(kind):
+        raise _empty(name, source, role)
+    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
+        column = column.cast(kind.value_type)
+        words = Words(name, source, decimal)
+        words.add(column)
+        words.check(role)
+    elif not is_text(kind):
+        raise DataError(f"{source}: column '{name}' holds {_plain(kind)}, not numbers: leave it out")
+    parsed, kinds = read_text(column, decimal)
+    bad = kinds == Kind.WORD
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise _not_a_number(column[row].as_py(), first + row, int(bad.sum()), name, source)
+    return parsed
+
+
+def as_floats(column: pa.ChunkedArray) -> Array:
+    """Give a column of numbers or dates as floating point numbers, and NaN where there is none."""
+    if is_date(column.type):
+        return _days(column)
+    if not pa.types.is_floating(column.type):
+        column = pc.cast(column, pa.float64(), safe=False)
+    values: Array = column.to_numpy()
+    return values
+
+
+def read_text(column: pa.ChunkedArray, decimal: str = ".") -> tuple[Floats, Ints]:
+    """Read text as numbers. column (n,) -> values (n,) and what each of them is (n,)."""
+    # Words come again and again: each is looked at once. The last place is for missing ones.
+    encoded = column.dictionary_encode().combine_chunks()
+    values = np.full(len(encoded.dictionary) + 1, np.nan)
+    kinds = np.zeros(len(values), dtype=np.int64)
+    for place, text in enumerate(encoded.dictionary.to_pylist()):
+        values[place], kinds[place] = _read_value(text.strip(), decimal)
+    places = pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)
+    return values[places], kinds[places]
+
+
+def _read_value(text: str, decimal: str) -> tuple[float, Kind]:
+    if text in MISSING:
+        return np.nan, Kind.MISSING
+    plain = text
+    if decimal == ",":  # there a point would part thousands, which is no number either
+        plain = text.replace(".", "?").replace(",", ".")
+    try:
+        value = float(plain)
+        return value, Kind.BIT if value in (0.0, 1.0) else Kind.NUMBER
+    except ValueError:
+        pass
+    if text.lower() in TRUE | FALSE:
+        return float(text.lower() in TRUE), Kind.SWITCH
+    if text[:4].isdigit() and text[4:5] == "-":
+        try:
+            when = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            return np.nan, Kind.WORD
+        when = when.replace(tzinfo=when.tzinfo or datetime.UTC)
+        return (when - _EPOCH).total_seconds() / _DAY, Kind.DATE
+    return np.nan, Kind.WORD
+
+
+def _days(column: pa.ChunkedArray) -> Floats:
+    """Give dates as days since 1970-01-01, which needs nothing of the table and so is the same at predict."""
+    if pa.types.is_date32(column.type):
+        days: Floats = pc.cast(pc.cast(column, pa.int32()), pa.float64()).to_numpy()
+        return days
+    column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
+    ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
+    return ticks / (_DAY * _TICKS[column.type.unit])
+
+
+def _plain(kind: pa.DataType) -> str:
+    if pa.types.is_time(kind):
+        return "times of day"
+    return "bytes that are not text" if pa.types.is_binary(kind) else str(kind)
+
+
+def short(word: object) -> str:
+    """Show a value in one line."""
+    text = " ".join(str(word).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _not_a_number(word: str, row: int, count: int, name: str, source: str) -> DataError:
+    others = f" (and in {count - 1:,} more rows there are such)" if count > 1 else ""
+    return ColumnError(
+        f"{source}: column '{name}' has '{short(word)}' in {at_row(row)}, which is not a number{others}: "
+        "mend it, or leave the column out of the features",
+        name,
+    )
+
+
+def _empty(name: str, source: str, role: str) -> DataError:
+    way = "leave it out of the features" if role == "feature" else "choose another target"
+    return DataError(f"{source}: column '{name}' is empty: {way}")
+
+
+def _date_target(name: str, source: str) -> DataError:
+    return DataError(f"{source}: column '{name}' holds dates, which cannot be the target: choose a column of numbers")

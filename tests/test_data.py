@@ -138,7 +138,7 @@ def _write(path, text):
             "no column 'c'; .*the only column is 'c:y:x': are the columns parted by something else",
         ),
         ("t.csv", "c,y,town\n1,2,Ghent\n", "no numeric column is left"),
-        ("t.csv", "c,y,x\n1,2,3\n1,2\n", r"row 2 \(line 3\) has 2 fields, the header has 3"),
+        ("t.csv", "c,y,x\n1,2,3\n1,2\n", r"row 2 \(index 1\) has 2 fields, the header has 3 \('1,2'\)"),
         ("t.parquet", "not parquet", "cannot be read"),
         ("t.json", "c,y,x\n", "unknown kind of file"),
         ("t.xlsx", "PK", "save it as CSV"),

@@ -253,7 +253,7 @@ def test_errors_name_the_row_of_the_whole_file_and_leave_nothing(tmp_path, suffi
         ("t.csv", "c,y,town\n1,2,Ghent\n", "no numeric column is left"),
         ("t.csv", "c,y,when\n1,2,2024-01-01\n", "no numeric column is left"),
         ("t.csv", "c,y,blank\n1,2,\n", "no numeric column is left"),
-        ("t.csv", "c,y,x\n" + "1,2,3\n" * 400 + "1,2\n", r"row 401 \(line 402\) has 2 fields, the header has 3"),
+        ("t.csv", "c,y,x\n" + "1,2,3\n" * 400 + "1,2\n", r"row 401 \(index 400\) has 2 fields, the header has 3"),
         ("t.csv", b"c,y,x\n1,2,3\n\0\0\0", "t.csv: this is not text"),
         ("t.csv.gz", b"\x1f\x8b\x08\x00 cut", "t.csv.gz: cannot be read"),
         ("t.parquet", "not parquet", "cannot be read"),

@@ -18,10 +18,11 @@ import typer
 from . import __version__, cli_federate
 from .cli_options import (
     JOURNAL,
-    STOPPED,
     AsJson,
+    Client,
     Clusters,
     Config,
+    Data,
     Features,
     Intercept,
     Loss,
@@ -30,6 +31,7 @@ from .cli_options import (
     Recipe,
     RecipeName,
     Seed,
+    Target,
     parse_clusters,
     read_settings,
     recipe_named,
@@ -37,6 +39,7 @@ from .cli_options import (
     tidy,
 )
 from .errors import DataError, SettingsError
+from .usage import STOPPED, PlainGroup
 
 if TYPE_CHECKING:
     from .model import Assignment, Model
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="mixfed",
+    cls=PlainGroup,
     help="Find the kinds of client, one regression model per kind, and each client's kind.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -62,7 +66,6 @@ class Law(StrEnum):
     rademacher = "rademacher"
 
 
-Data = Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)]
 FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
 
 
@@ -131,8 +134,9 @@ def simulate(
 @tidy
 def pack(
     data: Data,
-    client: Annotated[str, typer.Option(help="The column that says whose row it is.")],
-    target: Annotated[str, typer.Option(help="The column to explain.")],
+    *,
+    client: Client = None,
+    target: Target = None,
     out: Annotated[Path, typer.Option(help="The folder to write the packed table in.")],
     features: Features = None,
 ) -> None:
@@ -141,10 +145,13 @@ def pack(
     Example: `mixfed pack clients.parquet --client client --target y --out packed`
     """
     from . import screen
+    from .cli_columns import need_columns, show_notes
     from .packing import pack as write
 
+    client, target = need_columns(data, client, target, "pack")
     with screen.Rows() as watch:
         made = write(data, out, client, target, split_names(features), watch=watch)
+    show_notes(data, made, client, target, features)
     typer.echo(
         f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
         f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
@@ -156,8 +163,8 @@ def pack(
 def fit(
     data: Packed,
     *,
-    client: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
-    target: Annotated[str | None, typer.Option(help="The column to explain.")] = None,
+    client: Client = None,
+    target: Target = None,
     out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
     features: Features = None,
     clusters: Clusters = "auto",
@@ -181,26 +188,35 @@ def fit(
     import dataclasses
 
     from . import screen
+    from .cli_columns import need_columns, show_notes
     from .journal import JournalPool, fingerprint
+    from .outputs import check_folder, write_all
     from .store import Store, open_held
-    from .tables import write_parquet
+    from .tables import parquet_writer
 
     n_clusters = parse_clusters(clusters)
     settings = read_settings(recipe, config, n_clusters)
+    check_folder(out, data)
+    if not data.is_dir():
+        need_columns(data, client, target, "fit", quiet=as_json)
     table = open_held(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
+    elif not as_json:
+        show_notes(data, table, client, target, features)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(quiet=as_json) as watch:
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
-        # The model goes first and comes last, so that where there is one the other files belong to it.
-        (out / "model.json").unlink(missing_ok=True)
-        write_parquet(out / "clients.parquet", model.assign(table).columns())
-        write_parquet(out / "trace.parquet", found.columns())
-        model.save(out / "model.json")
+        write_all(
+            {
+                out / "clients.parquet": parquet_writer(model.assign(table).columns()),
+                out / "trace.parquet": parquet_writer(found.columns()),
+                out / "model.json": model.save,
+            }
+        )
     if as_json:
         typer.echo(json.dumps(model.scalars() | found.scalars()))
     else:
@@ -220,9 +236,10 @@ def assign(
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
     from .model import Model
+    from .outputs import check_file
     from .tables import write_parquet
 
-    _require_parquet(out)
+    check_file(out, data)
     model = Model.load(folder)
     kinds = _assignment(model, data)
     write_parquet(out, kinds.columns())
@@ -247,10 +264,11 @@ def predict(
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
     from .model import Model
+    from .outputs import check_file
     from .store import is_store
-    from .tables import read_table, rows_from_table, write_parquet
+    from .tables import read_rows, write_parquet
 
-    _require_parquet(out)
+    check_file(out, data, history, folder / "clients.parquet")
     if is_store(data):
         raise DataError(
             f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
@@ -261,9 +279,7 @@ def predict(
     if history is not None:
         recent = _assignment(model, history)
         known = known.updated(recent) if known is not None else recent
-    rows = rows_from_table(
-        read_table(data, client), client, None, model.features, intercept=model.has_intercept, source=data.name
-    )
+    rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
     write_parquet(out, {"prediction": model.predict(rows, known)})
     seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
     typer.echo(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known")

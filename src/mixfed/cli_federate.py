@@ -16,8 +16,10 @@ import typer
 
 from .cli_options import (
     AsJson,
+    Client,
     Clusters,
     Config,
+    Data,
     Features,
     Intercept,
     Loss,
@@ -25,6 +27,7 @@ from .cli_options import (
     Recipe,
     RecipeName,
     Seed,
+    Target,
     parse_clusters,
     read_settings,
     recipe_named,
@@ -218,10 +221,10 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
 @app.command()
 @tidy
 def local(
-    data: Annotated[Path, typer.Argument(help="A .parquet, .csv or .csv.gz file.", show_default=False)],
+    data: Data,
     *,
-    client: Annotated[str, typer.Option(help="The column that says whose row it is.")],
-    target: Annotated[str, typer.Option(help="The column to explain.")],
+    client: Client = None,
+    target: Target = None,
     sites: Annotated[int, typer.Option(help="Number of sites to divide the clients among.")] = 4,
     out: Annotated[Path | None, typer.Option(help="A folder to write the results in.")] = None,
     kits: Annotated[Path | None, typer.Option(help="A new folder for the kits. [a temporary one]")] = None,
@@ -240,13 +243,17 @@ def local(
     """
     _require_engine()
     from . import screen
+    from .cli_columns import need_columns, show_notes
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
     from .pool import LocalPool
     from .store import open_held
 
     job = _job(clusters, recipe, loss, config, intercept, seed)
+    client, target = need_columns(data, client, target, "federate local", quiet=as_json)
     table = open_held(data, client, target, split_names(features), intercept=intercept)
+    if not as_json:
+        show_notes(data, table, client, target, features)
     names = table.features[: len(table.features) - table.intercept]
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import MixfedError, PoolError, SettingsError
+from .usage import STOPPED
 
 if TYPE_CHECKING:
     from .run import Fit
     from .settings import AutoSettings, PaperSettings
 
 JOURNAL = "journal.bin"
-STOPPED = 130
-"""Exit code after Ctrl-C."""
 
 
 class RecipeName(StrEnum):
@@ -36,8 +36,11 @@ class LossName(StrEnum):
 
 
 Packed = Annotated[
-    Path, typer.Argument(help="A .parquet, .csv or .csv.gz file, or a folder of `mixfed pack`.", show_default=False)
+    Path, typer.Argument(help="A .parquet or .csv(.gz) file, or a folder of `mixfed pack`.", show_default=False)
 ]
+Data = Annotated[Path, typer.Argument(help="A .parquet or .csv(.gz) file.", show_default=False)]
+Client = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
+Target = Annotated[str | None, typer.Option(help="The column to explain.")]
 Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")]
 Clusters = Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")]
 Recipe = Annotated[RecipeName, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")]
@@ -60,8 +63,12 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             complain(str(error) + (_resume_hint(options) if isinstance(error, PoolError) else ""))
             raise typer.Exit(2) from None
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            complain(f"{where}{error.strerror or error}")
+            _remove_empty(options.get("out"))
+            complain(_why_not_written(error, options.get("out")) + _resume_hint(options))
+            raise typer.Exit(2) from None
+        except MemoryError:
+            _remove_empty(options.get("out"))
+            complain("there is not enough memory for this table: `mixfed pack` it, and fit the packed folder")
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
             complain("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options))
@@ -83,13 +90,21 @@ def recipe_named(recipe: RecipeName) -> Callable[..., Fit]:
 
 def _resume_hint(options: dict[str, Any]) -> str:
     out = options.get("out")
-    resumable = out is not None and (out / JOURNAL).exists()
+    resumable = out is not None and (out / JOURNAL).is_file()
     return "; the same command with --resume goes on" if resumable else ""
 
 
 def complain(message: str) -> None:
     """Say in one line on stderr what is wrong."""
     typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
+
+
+def _why_not_written(error: OSError, out: Path | None) -> str:
+    """Say which file could not be read or written, and why."""
+    where = error.filename or out
+    # Arrow has a long story before it comes to the point.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return f"{where}: {reason}" if where else reason
 
 
 def _remove_empty(folder: Path | None) -> None:

@@ -199,7 +199,8 @@ class Model:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise DataError(f"{path}: no model here ({(error.strerror or 'unreadable').lower()})") from error
+            reason = (error.strerror or "unreadable").lower()
+            raise DataError(f"{path}: no model here ({reason}): give the folder that `mixfed fit` wrote") from error
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: not a model file of mixfed") from error
         return cls.from_json(text, str(path))
@@ -211,9 +212,11 @@ class Model:
             content = json.loads(text)
             found = content.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise DataError(f"{source}: not a model file of mixfed") from error
+            raise DataError(f"{source}: not a model file of mixfed, or damaged: fit again") from error
         if found != FORMAT:
-            raise DataError(f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
+            raise DataError(
+                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}': update mixfed, or fit again"
+            )
         try:
             content.pop("n_clusters")
             for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error"):
@@ -225,7 +228,7 @@ class Model:
             model._check()
             return model
         except (TypeError, ValueError, KeyError) as error:
-            raise DataError(f"{source}: the model file is damaged ({error})") from error
+            raise DataError(f"{source}: the model file is damaged ({error}): fit again") from error
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .data import Rows, find_clients, with_intercept
+from .data import Rows, at_row, find_clients, with_intercept
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .errors import DataError, NotUtf8Error
-from .values import check_words, looks_numeric, numbers
+from .values import check_words, looks_numeric, numbers, short
 
 _ROW_GROUP = 1 << 17
 """Rows that the writer of a parquet file holds at once."""
@@ -104,7 +104,8 @@ _CAUSES = {
     "straddling object": "a line is longer than 2 MB: is a quote not closed?",
 }
 """What Arrow says, and what to do about it."""
-_UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(?:: (.*))?")
+"""What Arrow says of a row; the header is its row 1."""
 
 
 def _unreadable(source: str, reason: str) -> DataError:
@@ -112,10 +113,10 @@ def _unreadable(source: str, reason: str) -> DataError:
         return NotUtf8Error(f"{source}: the text is not UTF-8: save the table as UTF-8")
     uneven = _UNEVEN.search(reason)
     if uneven:
-        line, wanted, there = uneven.groups()
-        where = f"row {int(line) - 1} (line {line})" if line else "a row"
+        row, wanted, there, text = uneven.groups()
+        where = at_row(int(row) - 2) if row else "a row"
         return DataError(
-            f"{source}: {where} has {there} fields, the header has {wanted}: "
+            f"{source}: {where} has {there} fields, the header has {wanted} ('{short(text or '')}'): "
             "look for a separator too many or too few, or for text that needs quotes"
         )
     cause = next((cause for sign, cause in _CAUSES.items() if sign in reason), reason.splitlines()[0] if reason else "")
@@ -246,10 +247,15 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def parquet_writer(columns: dict[str, Any]) -> Callable[[Path], object]:
+    """Give what writes columns as a parquet file."""
+    table = pa.table(columns)
+    return lambda path: pq.write_table(table, path, row_group_size=_ROW_GROUP)
+
+
 def write_parquet(path: Path, columns: dict[str, Any]) -> None:
     """Write columns as a parquet file, whole or not at all."""
-    table = pa.table(columns)
-    write_whole(path, lambda partial: pq.write_table(table, partial, row_group_size=_ROW_GROUP))
+    write_whole(path, parquet_writer(columns))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,0 +1,82 @@
+"""What the command line shows of a table's columns: those to choose from, and notes on those that were read."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from .cli_options import complain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from .columns import Guess
+    from .store import Held
+
+_MOST_SHOWN = 40
+"""Columns that are shown."""
+
+
+def need_columns(
+    data: Path, client: str | None, target: str | None, command: str, *, quiet: bool = False
+) -> tuple[str, str]:
+    """Give the names of the client and the target; if one is missing, show the columns to choose from and end."""
+    if client is not None and target is not None:
+        return client, target
+    from .columns import guess
+
+    found = guess(data, client, target)
+    missing = [name for name, value in (("--client", client), ("--target", target)) if value is None]
+    if not quiet:
+        from .screen import show
+
+        show(columns_table(found, data), _legend(found))
+    words = ["mixfed", *command.split(), str(data)]
+    words += ["--client", found.client or "COLUMN", "--target", found.target or "COLUMN"]
+    words += [] if command == "federate local" else ["--out", "packed" if command == "pack" else "result"]
+    are = "is" if len(missing) == 1 else "are"
+    complain(f"{data.name}: {' and '.join(missing)} {are} missing: try, for example, `{shlex.join(words)}`")
+    raise typer.Exit(2)
+
+
+def columns_table(found: Guess, data: Path) -> Table:
+    """Show what each column holds."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows = f"{found.rows:,} rows" if found.whole else f"the first {found.rows:,} rows"
+    table = Table(title=f"Columns of {escape(data.name)} ({rows})", title_justify="left")
+    for heading in ("column", "holds", "distinct", "example", ""):
+        table.add_column(heading, justify="right" if heading == "distinct" else "left")
+    for column in found.columns[:_MOST_SHOWN]:
+        mark = {found.client: "client?", found.target: "target?"}.get(column.name, "")
+        holds = "whole numbers" if column.whole else column.holds
+        cells = escape(column.name) or "(no name)", holds, f"{column.distinct:,}", escape(column.example), mark
+        table.add_row(*cells, style="bold" if mark else None)
+    if len(found.columns) > _MOST_SHOWN:
+        table.add_row("…", f"{len(found.columns) - _MOST_SHOWN} more columns")
+    return table
+
+
+def _legend(found: Guess) -> str:
+    told = "--client is the column that says whose row it is, --target the one to explain."
+    if found.client is None:
+        told += " No column looks like the ids of clients that have several rows each."
+    return told
+
+
+def show_notes(data: Path, table: Held, client: str | None, target: str | None, features: str | None) -> None:
+    """Show what was noticed as a file was read; ``features`` are those asked for."""
+    from rich.text import Text
+
+    from .columns import notes
+    from .data import INTERCEPT
+    from .screen import show
+
+    if client is None or target is None or data.is_dir():
+        return
+    taken = [name for name in table.features if name != INTERCEPT] if features is None else None
+    show(*(Text(note, style="dim") for note in notes(data, client, target, taken, table.n_clients)))

@@ -1,0 +1,222 @@
+"""The columns of a table, for people: what each holds, which may be the client and the target, what was left out."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .dialect import SEPARATORS
+from .errors import DataError, NotUtf8Error
+from .streams import CsvSource, Source, open_source
+from .tables import may_be_features
+from .values import Holds, Words, as_floats, is_date, is_number, is_text, short
+
+_MOST_ROWS = 20_000
+"""Rows that are looked at, about."""
+_MOST_TOLD = 6
+"""Columns of a sort that a note names."""
+_OWNERS = re.compile(
+    r"account|animal|bird|client|company|customer|device|driver|farm|firm|group|hospital|household|id|key|machine|member|"
+    r"participant|patient|person|player|pupil|school|sensor|shop|site|store|student|subject|unit|user|worker"
+)
+_TARGETS = re.compile(
+    r"amount|cost|demand|label|outcome|price|profit|rating|response|result|revenue|salary|sales|score|target|value|"
+    r"wage|y|yield"
+)
+_NUMBERINGS = re.compile(r"id|index|nr|number")
+"""Words in the names of columns that tell the client, the target, and what is neither."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds, as far as the first rows show."""
+
+    name: str
+    holds: str
+    distinct: int
+    rows: int
+    example: str
+    whole: bool
+    """Whether all its numbers are whole."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it holds numbers."""
+        return self.holds == Holds.NUMBERS
+
+    @property
+    def likeness_to_client(self) -> float:
+        """How much it looks like ids of clients: several of them, each more than once. 0 if it does not."""
+        ids = self.holds == Holds.WORDS or (self.is_number and self.whole)
+        if not ids or self.distinct < 2 or 2 * self.distinct > 1.5 * self.rows:
+            return 0.0
+        named = _says(_OWNERS, self.name)
+        if not named and (self.is_number or self.distinct < 5):
+            return 0.0  # small whole numbers count things, and few words are categories
+        return 2.0 * named + self.distinct / self.rows
+
+    @property
+    def likeness_to_target(self) -> float:
+        """How much it looks like what is to be explained. 0 if it cannot be."""
+        if not self.is_number or self.distinct < 2 or _says(_NUMBERINGS, self.name):
+            return 0.0
+        return 1.0 + 2.0 * _says(_TARGETS, self.name) + 0.5 * (not self.whole)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The columns of a table, and which of them may be the client and the target."""
+
+    columns: tuple[Column, ...]
+    client: str | None
+    target: str | None
+    rows: int
+    whole: bool
+    """Whether these rows are all there are."""
+
+
+def describe(path: Path) -> tuple[tuple[Column, ...], bool]:
+    """Look at the first rows of a file. -> its columns, and whether those were all rows."""
+    try:
+        return _describe(open_source(path))
+    except NotUtf8Error:
+        return _describe(open_source(path, encoding="latin-1"))
+
+
+def guess(path: Path, client: str | None = None, target: str | None = None) -> Guess:
+    """Describe the columns of a file and guess which are the client and the target, where that is not known."""
+    columns, whole = describe(path)
+    rows = columns[0].rows
+    if client is None:
+        client = _likeliest([column for column in columns if column.name != target], "likeness_to_client")
+    if target is None:
+        # Of columns that are as likely, the last: tables tend to end with what they are about.
+        target = _likeliest([column for column in columns[::-1] if column.name != client], "likeness_to_target")
+    return Guess(columns, client, target, rows, whole)
+
+
+def notes(path: Path, client: str, target: str, taken: Sequence[str] | None, n_clients: int) -> tuple[str, ...]:
+    """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
+
+    ``taken`` are the features that were found in it, None if the user named them.
+    """
+    try:
+        source = open_source(path)
+    except DataError:  # gone since it was read
+        return ()
+    told = _notes_on_writing(source)
+    if taken is not None:
+        unused = [name for name in source.schema.names if name not in (client, target, *taken)]
+        told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
+    if n_clients == 1:
+        told.append(f"column '{client}' has one value only: all rows belong to one client, so there is one kind")
+    return tuple(told)
+
+
+def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:
+    reader = source.batches(source.schema.names)
+    tables, rows = [], 0
+    for table in reader:
+        tables.append(table)
+        rows += table.num_rows
+        if rows >= _MOST_ROWS:
+            break
+    if rows == 0:
+        raise DataError(f"{source.path.name}: no rows")
+    whole = next(reader, None) is None
+    table = pa.concat_tables(tables).slice(0, _MOST_ROWS)
+    columns = tuple(_column(name, table[name], source.decimal) for name in table.column_names)
+    return columns, whole and rows <= _MOST_ROWS
+
+
+def _column(name: str, values: pa.ChunkedArray, decimal: str) -> Column:
+    holds, whole = _holds(name, values, decimal), False
+    if is_number(values.type) and holds is Holds.NUMBERS:
+        found = as_floats(values)
+        found = found[np.isfinite(found)]
+        whole = bool(np.all(found == np.round(found)))
+    elif holds is Holds.NUMBERS:
+        whole = not pc.any(pc.match_substring_regex(pc.drop_null(values), r"[.,eE]")).as_py()
+    filled = pc.drop_null(values)
+    example = _shown(filled[0].as_py(), whole) if len(filled) else ""
+    distinct = 0 if pa.types.is_nested(values.type) else len(pc.unique(filled))
+    return Column(name, str(holds), distinct, len(values), example, whole)
+
+
+def _holds(name: str, values: pa.ChunkedArray, decimal: str) -> Holds:
+    kind = values.type
+    if values.null_count == len(values):
+        return Holds.NOTHING
+    if is_number(kind):
+        return Holds.SWITCHES if pa.types.is_boolean(kind) else Holds.NUMBERS
+    if is_date(kind):
+        return Holds.DATES
+    if not is_text(kind):
+        return Holds.WORDS
+    words = Words(name, "", decimal)
+    words.add(values)
+    try:
+        return words.holds()
+    except DataError:
+        return Holds.NUMBERS  # but for a few
+
+
+def _shown(value: Any, whole: bool) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if whole else f"{value:.6g}"
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else short(value)
+
+
+def _says(words: re.Pattern[str], name: str) -> bool:
+    """Whether a word is in a name: ``storeId``, ``store_id`` and ``Store ID`` are store and id."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return any(words.fullmatch(word) for word in re.split(r"[\W_\d]+", parted))
+
+
+def _likeliest(columns: Sequence[Column], likeness: str) -> str | None:
+    best = max(columns, key=lambda column: float(getattr(column, likeness)), default=None)
+    return best.name if best is not None and getattr(best, likeness) > 0 else None
+
+
+def _notes_on_writing(source: Source) -> list[str]:
+    if not isinstance(source, CsvSource):
+        return []
+    dialect, name = source.dialect, source.path.name
+    told = []
+    usual = "\t" if name.lower().endswith(".tsv") else ","
+    comma = " with decimal commas" if dialect.decimal == "," else ""
+    if dialect.separator != usual or comma:
+        told.append(f"{name}: read as columns parted by {SEPARATORS[dialect.separator]}{comma}")
+    if dialect.encoding != "utf-8":
+        told.append(f"{name}: not UTF-8, read as {dialect.encoding.upper()}: save it as UTF-8 if letters look wrong")
+    return told
+
+
+def _notes_on_unused(source: Source, unused: Sequence[str], usable: Sequence[str]) -> list[str]:
+    """Say which columns are not features, by the reason."""
+    sorts: dict[str, list[str]] = {}
+    for name in unused:
+        kind = source.schema.field(name).type
+        if name not in usable:
+            why = "row numbers, by their name"
+        elif name in source.blank:
+            why = "empty"
+        elif is_date(kind):
+            why = "dates: to use them as days since 1970-01-01, name them in --features"
+        else:
+            why = "not numbers"
+        sorts.setdefault(why, []).append(f"'{name}'")
+    told = []
+    for why, names in sorts.items():
+        more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+        told.append(f"left out: {', '.join(itertools.islice(names, _MOST_TOLD))}{more} ({why})")
+    return told

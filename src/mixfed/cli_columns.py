@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from .cli_options import complain
+from .errors import DataError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,8 +28,11 @@ def need_columns(
     if client is not None and target is not None:
         return client, target
     from .columns import guess
+    from .tables import told_names
 
     found = guess(data, client, target)
+    if len(found.columns) == 1:
+        raise DataError(f"{data.name}: {told_names([found.columns[0].name])}")
     missing = [name for name, value in (("--client", client), ("--target", target)) if value is None]
     if not quiet:
         from .screen import show
@@ -73,10 +77,8 @@ def show_notes(data: Path, table: Held, client: str | None, target: str | None, 
     from rich.text import Text
 
     from .columns import notes
-    from .data import INTERCEPT
     from .screen import show
 
-    if client is None or target is None or data.is_dir():
-        return
-    taken = [name for name in table.features if name != INTERCEPT] if features is None else None
-    show(*(Text(note, style="dim") for note in notes(data, client, target, taken, table.n_clients)))
+    if client is not None and target is not None and not data.is_dir():
+        told = notes(data, client, target, table, features_named=features is not None)
+        show(*(Text(note, style="dim") for note in told))

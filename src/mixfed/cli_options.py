@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -56,23 +56,18 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
+        new = _new_folders(options.get("out"))
         try:
             command(*args, **options)
         except MixfedError as error:
-            _remove_empty(options.get("out"))
-            complain(str(error) + (_resume_hint(options) if isinstance(error, PoolError) else ""))
-            raise typer.Exit(2) from None
+            hint = _resume_hint(options) if isinstance(error, PoolError) else ""
+            _end(f"{error}{hint}", 2, new)
         except OSError as error:
-            _remove_empty(options.get("out"))
-            complain(_why_not_written(error, options.get("out")) + _resume_hint(options))
-            raise typer.Exit(2) from None
+            _end(_why_not_written(error, options.get("out")) + _resume_hint(options), 2, new)
         except MemoryError:
-            _remove_empty(options.get("out"))
-            complain("there is not enough memory for this table: `mixfed pack` it, and fit the packed folder")
-            raise typer.Exit(2) from None
+            _end("there is not enough memory for this table: `mixfed pack` it, and fit the packed folder", 2, new)
         except KeyboardInterrupt as stop:
-            complain("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options))
-            raise typer.Exit(STOPPED) from None
+            _end("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options), STOPPED, new)
 
     return run
 
@@ -107,11 +102,18 @@ def _why_not_written(error: OSError, out: Path | None) -> str:
     return f"{where}: {reason}" if where else reason
 
 
-def _remove_empty(folder: Path | None) -> None:
-    """Remove a folder for results that there are none of."""
-    if folder is not None and folder.is_dir():
+def _new_folders(out: Path | None) -> list[Path]:
+    """Give the folders that a command would have to make for its results, the innermost first."""
+    return [] if out is None else [folder for folder in (out, *out.parents) if not folder.exists()]
+
+
+def _end(message: str, code: int, new: list[Path]) -> NoReturn:
+    """End a command, and remove the folders that it made for results that there are none of."""
+    for folder in new:
         with contextlib.suppress(OSError):
             folder.rmdir()
+    complain(message)
+    raise typer.Exit(code) from None
 
 
 def read_settings(recipe: RecipeName, config: Path | None, n_clusters: int | None) -> AutoSettings | PaperSettings:

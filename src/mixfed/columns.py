@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ import pyarrow.compute as pc
 
 from .dialect import SEPARATORS
 from .errors import DataError, NotUtf8Error
+from .store import Held
 from .streams import CsvSource, Source, open_source
-from .tables import may_be_features
+from .tables import may_be_features, no_rows
 from .values import Holds, Words, as_floats, is_date, is_number, is_text, short
 
 _MOST_ROWS = 20_000
@@ -104,21 +104,27 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
     return Guess(columns, client, target, rows, whole)
 
 
-def notes(path: Path, client: str, target: str, taken: Sequence[str] | None, n_clients: int) -> tuple[str, ...]:
+def notes(path: Path, client: str, target: str, held: Held, *, features_named: bool = False) -> tuple[str, ...]:
     """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
 
-    ``taken`` are the features that were found in it, None if the user named them.
+    ``held`` is what was read; ``features_named`` says that the user chose the features.
     """
     try:
         source = open_source(path)
     except DataError:  # gone since it was read
         return ()
     told = _notes_on_writing(source)
-    if taken is not None:
-        unused = [name for name in source.schema.names if name not in (client, target, *taken)]
+    if not features_named:
+        unused = [name for name in source.schema.names if name not in (client, target, *held.features)]
         told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
-    if n_clients == 1:
-        told.append(f"column '{client}' has one value only: all rows belong to one client, so there is one kind")
+    if held.n_clients == 1:
+        told.append(
+            f"column '{client}' has one value only, so all rows belong to one client: is it the right --client?"
+        )
+    elif held.n_clients == held.n_rows:
+        told.append(
+            f"column '{client}' is different in every row, so no client has two rows: is it the right --client?"
+        )
     return tuple(told)
 
 
@@ -131,7 +137,7 @@ def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:
         if rows >= _MOST_ROWS:
             break
     if rows == 0:
-        raise DataError(f"{source.path.name}: no rows")
+        raise no_rows(source.path)
     whole = next(reader, None) is None
     table = pa.concat_tables(tables).slice(0, _MOST_ROWS)
     columns = tuple(_column(name, table[name], source.decimal) for name in table.column_names)
@@ -205,18 +211,27 @@ def _notes_on_unused(source: Source, unused: Sequence[str], usable: Sequence[str
     """Say which columns are not features, by the reason."""
     sorts: dict[str, list[str]] = {}
     for name in unused:
-        kind = source.schema.field(name).type
         if name not in usable:
-            why = "row numbers, by their name"
+            why = "row numbers, by the name"
         elif name in source.blank:
             why = "empty"
-        elif is_date(kind):
+        elif is_date(source.schema.field(name).type):
             why = "dates: to use them as days since 1970-01-01, name them in --features"
         else:
             why = "not numbers"
-        sorts.setdefault(why, []).append(f"'{name}'")
+        sorts.setdefault(why, []).append(name)
     told = []
     for why, names in sorts.items():
+        shown = names[:_MOST_TOLD]
+        examples = _examples(source, shown) if why == "not numbers" else {}
+        listed = ", ".join(f"'{name}'" + (f" ({examples[name]})" if name in examples else "") for name in shown)
         more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
-        told.append(f"left out: {', '.join(itertools.islice(names, _MOST_TOLD))}{more} ({why})")
+        told.append(f"left out: {listed}{more}: {why}" if examples else f"left out: {listed}{more} ({why})")
     return told
+
+
+def _examples(source: Source, names: Sequence[str]) -> dict[str, str]:
+    """Give the first value of each column, so that people see why it is no number."""
+    batch = next(source.batches(names), None)
+    filled = {name: pc.drop_null(batch[name]) for name in names} if batch is not None else {}
+    return {name: short(values[0].as_py()) for name, values in filled.items() if len(values)}

@@ -345,6 +345,8 @@ class Gaps:
         if self.first is None:
             return
         what, count = ("missing", self.missing) if self.first_is_missing else ("infinite", self.infinite)
+        if 1 < self.missing == self.row - self.begin:
+            raise ColumnError(empty_column(self.name, self.source, role), self.name)
         leave = ", or leave the column out of the features" if role == "feature" else ""
         if count == 1:
             where, way = at_row(self.first), "fill it in or drop the row"
@@ -355,6 +357,12 @@ class Gaps:
         raise ColumnError(
             f"{self.source}: column '{self.name}' has {article} {what} value in {where}: {way}{leave}", self.name
         )
+
+
+def empty_column(name: str, source: str, role: str) -> str:
+    """Say that a column has no values, and what to do about it."""
+    way = "leave it out of the features" if role == "feature" else "choose another target"
+    return f"{source}: column '{name}' is empty: {way}"
 
 
 def at_row(index: int) -> str:

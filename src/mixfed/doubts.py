@@ -46,6 +46,8 @@ def _columns(ground: Ground, features: tuple[str, ...]) -> list[str]:
 
 def _clients(ground: Ground) -> list[str]:
     sizes = ground.census.sizes
+    if sizes.sum() == 1:
+        return ["all rows belong to one client, so there is one kind: is the column of clients the right one?"]
     if sizes[2:].sum() == 0:
         return ["every client has one row: kinds can only be told apart if features are normal and rows are many"]
     return []

@@ -50,8 +50,12 @@ class JournalPool:
             with path.open("r+b") as file:
                 file.truncate(whole)  # what was cut off at the end goes
         else:
-            with path.open("wb") as file:
-                _write(file, title)
+            try:
+                with path.open("wb") as file:
+                    _write(file, title)
+            except OSError:  # there is no room for it
+                path.unlink(missing_ok=True)
+                raise
         self._file = path.open("ab")
 
     @property

@@ -215,7 +215,8 @@ class Model:
             raise DataError(f"{source}: not a model file of mixfed, or damaged: fit again") from error
         if found != FORMAT:
             raise DataError(
-                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}': update mixfed, or fit again"
+                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}': "
+                "update mixfed, or fit again"
             )
         try:
             content.pop("n_clusters")

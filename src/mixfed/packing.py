@@ -125,7 +125,8 @@ def survey(
     # Text may be numbers, which only the whole column shows.
     looked_at = [*(others if features is None else features), target]
     texts = [column for column in looked_at if values.is_text(source.schema.field(column).type)]
-    words = {column: values.Words(column, name, source.decimal) for column in texts}
+    roles = dict.fromkeys(texts, "feature") | {target: "target"}
+    words = {column: values.Words(column, name, source.decimal, roles[column]) for column in texts}
     tally, done = _Tally(f"{name}: column '{client}'"), 0
     for batch in source.batches(list(dict.fromkeys([client, *texts]))):
         for column in texts:
@@ -144,7 +145,7 @@ def survey(
     with_intercept(features, True)  # no feature may have its name
     for column in [*features, target]:
         if column in words:
-            words[column].check("target" if column == target else "feature")
+            words[column].check()
     ids, offsets = tally.finish(may_be_numbers=source.text_ids)
     return Plan(client, target, tuple(features), tables.precision(source.schema, features), ids, offsets)
 
@@ -169,7 +170,7 @@ def pour(source: Source, plan: Plan, sink: Sink, watch: Watch | None = None) -> 
 def _find_fault(source: Source, column: str, plan: Plan) -> None:
     """Refuse a column for all that is wrong with it, if there is any, and not only for what a batch shows."""
     name, role = source.path.name, "target" if column == plan.target else "feature"
-    words, gaps = values.Words(column, name, source.decimal), Gaps(column, name)
+    words, gaps = values.Words(column, name, source.decimal, role), Gaps(column, name)
     for batch in source.batches([column]):
         if values.is_text(batch[column].type):
             words.add(batch[column])
@@ -177,7 +178,7 @@ def _find_fault(source: Source, column: str, plan: Plan) -> None:
         else:
             gaps.add(values.as_floats(batch[column]))
     if words.rows:
-        words.check(role)
+        words.check()
     gaps.check(role)
 
 

@@ -108,4 +108,6 @@ def check_clusters(n_clusters: int, n_clients: int) -> None:
     if n_clusters < 1:
         raise SettingsError(f"n_clusters = {n_clusters} must be 1 or more")
     if n_clusters > n_clients:
-        raise SettingsError(f"n_clusters = {n_clusters}, but the table has no more than {n_clients} clients")
+        raise SettingsError(
+            f"n_clusters = {n_clusters}, but the table has no more than {n_clients} clients: ask for fewer kinds"
+        )

@@ -61,7 +61,7 @@ def _read(path: Path, client: str | None) -> tuple[pa.Table, str]:
 def check_path(path: Path) -> None:
     """Refuse what is not a file that we read."""
     if path.is_dir():
-        raise DataError(f"{path}: this is a folder, not a file")
+        raise DataError(f"{path}: this is a folder, not a file: give a .parquet or .csv file")
     if not path.exists():
         raise DataError(f"{path}: no such file")
     if path.suffix.lower() in _SPREADSHEETS:
@@ -98,6 +98,9 @@ def readable(path: Path) -> Iterator[None]:
 
 _CAUSES = {
     "Truncated compressed stream": "the end of the file is missing: copy or download it again",
+    "incorrect header check": "not compressed as its name says: mend the name",
+    "BZ_DATA_ERROR_MAGIC": "not compressed as its name says: mend the name",
+    "Unknown frame descriptor": "not compressed as its name says: mend the name",
     "magic bytes not found": "not a parquet file, or the end of it is missing: copy it again, or write it anew",
     "thrift": "the file is damaged: copy it again, or write it anew",
     "Empty CSV file": "no lines",

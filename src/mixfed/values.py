@@ -7,6 +7,7 @@ Numbers may be kept as text. Columns of nothing but true and false, or yes and n
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -16,13 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .arrays import Array, Floats, Ints
-from .data import at_row, check_finite
+from .data import at_row, check_finite, empty_column
 from .dialect import FALSE, MISSING, TRUE
 from .errors import ColumnError, DataError
 
 _DAY = 86_400.0
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_NEARLY_NUMBER = re.compile(r"[€$£+-]?\s*\d[\d.,'\s]*\s*[€$£%]?|[€$£]\s*-\d[\d.,'\s]*")
+"""Numbers with a unit, or with signs that part thousands."""
 _LONGEST = 40
 """Letters of a value that are shown."""
 
@@ -68,8 +71,8 @@ def is_date(kind: pa.DataType) -> bool:
 class Words:
     """What a column of text holds, batch by batch."""
 
-    def __init__(self, name: str, source: str, decimal: str = ".") -> None:
-        self.name, self.source, self.decimal = name, source, decimal
+    def __init__(self, name: str, source: str, decimal: str = ".", role: str = "feature") -> None:
+        self.name, self.source, self.decimal, self.role = name, source, decimal, role
         self.rows = 0
         self.counts: Ints = np.zeros(len(Kind), dtype=np.int64)
         self.first: dict[int, tuple[str, int]] = {}
@@ -100,30 +103,34 @@ class Words:
         if odd <= numbers + bits:
             found = [self.first[kind] for kind in (Kind.SWITCH, Kind.DATE, Kind.WORD) if kind in self.first]
             word, row = min(found, key=lambda item: item[1])
-            raise _not_a_number(word, row, odd, self.name, self.source)
+            raise _not_a_number(word, row, odd, self.name, self.source, self.role)
         return Holds.WORDS
 
     def are_numbers(self) -> bool:
         """Whether this column is a feature if none are named."""
         return self.holds() in (Holds.NUMBERS, Holds.SWITCHES)
 
-    def check(self, role: str) -> None:
+    def check(self) -> None:
         """Refuse a column that was asked for and does not hold what can be a number."""
         found = self.holds()
         if found is Holds.NOTHING:
-            raise _empty(self.name, self.source, role)
-        if found is Holds.DATES and role == "target":
+            raise DataError(empty_column(self.name, self.source, self.role))
+        if found is Holds.DATES and self.role == "target":
             raise _date_target(self.name, self.source)
         if found is Holds.WORDS:
             kinds = (Kind.WORD, Kind.DATE, Kind.SWITCH)
             word, row = next(self.first[kind] for kind in kinds if kind in self.first)
-            way = (
-                f"leave it out, or make columns of 0 and 1 of it, as pandas.get_dummies(frame, columns=['{self.name}'])"
-                " does"
-            )
+            if _NEARLY_NUMBER.fullmatch(word.strip()):
+                count = self.rows - int(self.counts[Kind.MISSING])
+                raise _not_a_number(word, row, count, self.name, self.source, self.role)
+            dummies = f"pandas.get_dummies(frame, columns=['{self.name}'])"
+            ways = {
+                "feature": f"leave it out, or make columns of 0 and 1 of it, as {dummies} does",
+                "target": "choose another target, or write it as a number",
+            }
             raise DataError(
                 f"{self.source}: column '{self.name}' holds words ('{short(word)}' in {at_row(row)}), not numbers: "
-                f"{way if role == 'feature' else 'choose another target, or write it as a number'}"
+                f"{ways[self.role]}"
             )
 
 
@@ -131,9 +138,9 @@ def check_words(table: pa.Table, roles: dict[str, str], source: str, decimal: st
     """Refuse columns of words among those asked for. ``roles`` says of each whether it is a feature or the target."""
     for name, role in roles.items():
         if is_text(table[name].type):
-            words = Words(name, source, decimal)
+            words = Words(name, source, decimal, role)
             words.add(table[name])
-            words.check(role)
+            words.check()
 
 
 def looks_numeric(column: pa.ChunkedArray, name: str, source: str, decimal: str = ".") -> bool:
@@ -171,19 +178,19 @@ def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int, decima
     if is_number(kind) or is_date(kind):
         return as_floats(column)
     if pa.types.is_null(kind):
-        raise _empty(name, source, role)
+        raise DataError(empty_column(name, source, role))
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         column = column.cast(kind.value_type)
-        words = Words(name, source, decimal)
+        words = Words(name, source, decimal, role)
         words.add(column)
-        words.check(role)
+        words.check()
     elif not is_text(kind):
         raise DataError(f"{source}: column '{name}' holds {_plain(kind)}, not numbers: leave it out")
     parsed, kinds = read_text(column, decimal)
     bad = kinds == Kind.WORD
     if bad.any():
         row = int(np.argmax(bad))
-        raise _not_a_number(column[row].as_py(), first + row, int(bad.sum()), name, source)
+        raise _not_a_number(column[row].as_py(), first + row, int(bad.sum()), name, source, role)
     return parsed
 
 
@@ -254,18 +261,15 @@ def short(word: object) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _not_a_number(word: str, row: int, count: int, name: str, source: str) -> DataError:
-    others = f" (and in {count - 1:,} more rows there are such)" if count > 1 else ""
+def _not_a_number(word: str, row: int, count: int, name: str, source: str, role: str) -> DataError:
+    if _NEARLY_NUMBER.fullmatch(word.strip()):
+        way = "write numbers like 1234.5, with nothing before, within or after"
+    else:
+        way = "mend it, or leave the column out of the features" if role == "feature" else "mend it or drop the row"
+    others = "" if count == 1 else " (1 more row has such)" if count == 2 else f" ({count - 1:,} more rows have such)"
     return ColumnError(
-        f"{source}: column '{name}' has '{short(word)}' in {at_row(row)}, which is not a number{others}: "
-        "mend it, or leave the column out of the features",
-        name,
+        f"{source}: column '{name}' has '{short(word)}' in {at_row(row)}, which is not a number{others}: {way}", name
     )
-
-
-def _empty(name: str, source: str, role: str) -> DataError:
-    way = "leave it out of the features" if role == "feature" else "choose another target"
-    return DataError(f"{source}: column '{name}' is empty: {way}")
 
 
 def _date_target(name: str, source: str) -> DataError:

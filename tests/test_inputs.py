@@ -167,7 +167,7 @@ def test_what_may_be_a_number_is_a_feature(tmp_path, values, expected):
 )
 def test_what_is_not_a_number_is_left_out(tmp_path, values, later):
     count = 200
-    column = (values * count)[: count - 1] + [later]
+    column = [*(values * count)[: count - 1], later]
     frame = pd.DataFrame({"c": [f"k{i % 9}" for i in range(count)], "w": column, "x": 1.5, "y": np.arange(count)})
     frame.to_csv(tmp_path / "t.csv", index=False)
     assert both(tmp_path / "t.csv", "c", "y").features == ("x", "(intercept)")
@@ -246,22 +246,25 @@ def test_rows_of_a_file_with_decimal_commas_and_a_stray_word_are_read_as_text(tm
 
 
 def test_notes_say_what_was_noticed(tmp_path):
-    path = tmp_path / "t.csv"
-    table().assign(void="").to_csv(path, sep=";", decimal=",", encoding="latin-1")
-    assert notes(path, "store", "sales", Clients.from_file(path, "store", "sales")) == (
+    def told(columns, client="store", **options):
+        columns.to_csv(tmp_path / "t.csv", **({"index": False} | options))
+        return notes(tmp_path / "t.csv", client, "sales", Clients.from_file(tmp_path / "t.csv", client, "sales"))
+
+    whole = table()
+    assert told(whole.assign(void=""), sep=";", decimal=",", encoding="latin-1", index=True) == (
         "t.csv: read as columns parted by semicolons with decimal commas",
         "t.csv: not UTF-8, read as LATIN-1: save it as UTF-8 if letters look wrong",
         "left out: '' (row numbers, by the name)",
-        "left out: 'town' (Köln, Süd): not numbers",
+        f"left out: 'town' ({whole.town[0]}): not numbers",
         "left out: 'day' (dates: to use them as days since 1970-01-01, name them in --features)",
         "left out: 'void' (empty)",
-    ) or notes(path, "store", "sales", Clients.from_file(path, "store", "sales"))[3].startswith(
-        "left out: 'town' (Gent)"
     )
-    table()[["store", "price", "sales"]].to_csv(path, index=False)
-    assert notes(path, "store", "sales", Clients.from_file(path, "store", "sales")) == ()
-    (said,) = notes(path, "price", "sales", Clients.from_file(path, "price", "sales", ["price2"][:0] or None))
-    assert "left out: 'store'" in said or "no client has two rows" in said
+    numbers = whole[["store", "price", "sales"]]
+    assert told(numbers) == ()
+    (said,) = told(numbers.assign(store="A"))
+    assert said.startswith("column 'store' has one value only")
+    (said,) = told(numbers.assign(store=range(ROWS)))
+    assert said.startswith("column 'store' is different in every row")
 
 
 def test_fit_shows_notes_unless_json_is_asked_for(tmp_path):

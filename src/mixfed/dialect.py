@@ -130,14 +130,14 @@ def _encoding(head: bytes, source: str) -> str:
 
 
 def _separate(text: str) -> tuple[str, list[list[str]]]:
-    """Find the separator: the one that gives every line as many fields as the header, and most numbers."""
+    """Find the separator: the one that gives every line as many fields as the header, and most of them numbers."""
     first = text.lstrip("\r\n").split("\n", 1)[0]
     there = [separator for separator in SEPARATORS if separator in first]
     rows = {separator: _rows(text, separator) for separator in there or [","]}
     if len(rows) == 1:
         return next(iter(rows.items()))
     even = {separator: found for separator, found in rows.items() if len(set(map(len, found))) == 1}
-    best = max(even or rows, key=lambda separator: _numbers_a_row(rows[separator]))  # of equals, the first
+    best = max(even or rows, key=lambda separator: _share_of_numbers(rows[separator]))  # of equals, the first
     return best, rows[best]
 
 
@@ -148,14 +148,12 @@ def _rows(text: str, separator: str) -> list[list[str]]:
         return []
 
 
-def _numbers_a_row(rows: list[list[str]]) -> float:
-    """Count the fields of a row that are numbers; where there are none but the header, count fields."""
+def _share_of_numbers(rows: list[list[str]]) -> tuple[float, int]:
+    """Give the share of fields that are numbers, and the number of columns; a single column is the last choice."""
     if not rows or len(rows[0]) < 2:
-        return -1.0
-    if len(rows) == 1:
-        return float(len(rows[0]))
-    fields = (field.strip().replace(",", ".", 1) for row in rows[1:] for field in row)
-    return sum(_is_number(field) for field in fields) / (len(rows) - 1)
+        return -1.0, 0
+    fields = [field.strip().replace(",", ".", 1) for row in rows[1:] for field in row]
+    return sum(map(_is_number, fields)) / max(1, len(fields)), len(rows[0])
 
 
 def _is_number(text: str) -> bool:

@@ -361,10 +361,10 @@ LISTED = r"""Columns of good.csv \(120 rows\)
 @pytest.mark.parametrize(
     ("command", "more", "missing", "example"),
     [
-        ("fit", "--out out", "--client and --target are", "--client store --target sales --out result"),
-        ("fit", "--out out --client store", "--target is", "--client store --target sales --out result"),
-        ("pack", "--out out --target price", "--client is", "--client store --target price --out packed"),
-        ("federate local", "", "--client and --target are", "--client store --target sales"),
+        ("fit", "--out out", "--client and --target", "--client store --target sales --out result"),
+        ("fit", "--out out --client store", "--target", "--client store --target sales --out result"),
+        ("pack", "--out out --target price", "--client", "--client store --target price --out packed"),
+        ("federate local", "", "--client and --target", "--client store --target sales"),
     ],
 )
 def test_columns_that_are_not_named_are_shown_to_choose_from(work, command, more, missing, example):
@@ -372,8 +372,8 @@ def test_columns_that_are_not_named_are_shown_to_choose_from(work, command, more
     result = mixfed(*command.split(), "good.csv", *more.split())
     assert result.exit_code == 2
     assert (
-        result.stderr
-        == f"mixfed: good.csv: {missing} missing: try, for example, `mixfed {command} good.csv {example}`\n"
+        result.stderr == f"mixfed: good.csv: give {missing}; the columns are store, price, size, sales; "
+        f"for example `mixfed {command} good.csv {example}`\n"
     )
     if "price" not in more:
         assert re.search(LISTED, re.sub(r" +\n", "\n", result.stdout), re.DOTALL), result.stdout
@@ -383,7 +383,7 @@ def test_columns_that_are_not_named_are_shown_to_choose_from(work, command, more
 def test_with_json_the_columns_are_not_shown(work):
     result = mixfed("fit", "good.csv", "--out", "out", "--json")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert_one_line(result, "good.csv: --client and --target are missing")
+    assert_one_line(result, "good.csv: give --client and --target; the columns are")
 
 
 def test_without_a_command_help_is_shown():

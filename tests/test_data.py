@@ -88,6 +88,13 @@ def test_text_columns_are_not_features_but_numbers_kept_as_text_are():
     assert Clients.from_frame(table, "store", "sales").features[:-1] == ("price", "size", "code", "open")
 
 
+def test_text_of_polars_is_text():
+    table = frame().assign(store=[f"s{i % 7}" for i in range(40)], code=[str(i % 5) for i in range(40)], town="Ghent")
+    clients = Clients.from_frame(pl.from_pandas(table), "store", "sales")
+    assert clients.features[:-1] == ("price", "size", "code")
+    assert clients.digest == Clients.from_frame(table, "store", "sales").digest
+
+
 def test_a_subset_holds_the_rows_of_its_clients():
     clients = Clients.from_frame(frame(), "store", "sales")
     part = clients.subset(np.array([5, 2]))

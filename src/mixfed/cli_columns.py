@@ -41,8 +41,8 @@ def need_columns(
     words = ["mixfed", *command.split(), str(data)]
     words += ["--client", found.client or "COLUMN", "--target", found.target or "COLUMN"]
     words += [] if command == "federate local" else ["--out", "packed" if command == "pack" else "result"]
-    are = "is" if len(missing) == 1 else "are"
-    complain(f"{data.name}: {' and '.join(missing)} {are} missing: try, for example, `{shlex.join(words)}`")
+    names = told_names([column.name for column in found.columns])
+    complain(f"{data.name}: give {' and '.join(missing)}; {names}; for example `{shlex.join(words)}`")
     raise typer.Exit(2)
 
 

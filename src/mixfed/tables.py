@@ -173,6 +173,7 @@ def rows_from_table(
 
     ``features=None`` takes every numeric column but the client and the target.
     """
+    table = _usual_text(table)
     check_columns(table.column_names, client, target, features, source)
     if features is None:
         others = may_be_features(table.column_names, client, target)
@@ -187,6 +188,14 @@ def rows_from_table(
         check_words(table, {target: "target"}, source, decimal)
         y = numbers(table, (target,), np.float64, source, decimal=decimal, role="target")[:, 0]
     return Rows(phi, y, ids, owner, with_intercept(features, intercept))
+
+
+def _usual_text(table: pa.Table) -> pa.Table:
+    """Give text as Arrow's functions take it: frames of polars have views of it."""
+    views = [field.name for field in table.schema if pa.types.is_string_view(field.type)]
+    for name in views:
+        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.large_string()))
+    return table
 
 
 def may_be_features(names: Sequence[str], client: str, target: str | None) -> list[str]:

@@ -163,6 +163,7 @@ CASES = {
         r"good.parquet: no column 'Stores'; did you mean 'store'\?",
     ),
     "misspelt feature": (nothing, fit("good.csv", "--features prize --out out"), r"'prize'; did you mean 'price'\?"),
+    "no names": (nothing, fit("good.csv", "--features , --out out"), r"',': give names, with commas between them"),
     "same name twice": (text("t.csv", "store,x,x,sales\n1,2,3,4\n"), fit("t.csv"), r"t.csv: column 'x' occurs twice"),
     "client is target": (nothing, "fit good.csv --client store --target store --out out", r"both the client and"),
     "no feature left": (
@@ -259,6 +260,11 @@ CASES = {
     ),
     "packed over something else": (nothing, f"pack good.csv {COLUMNS} --out result", r"result: .* something else here"),
     "packed over the table": (nothing, f"pack good.csv {COLUMNS} --out good.csv", r"good.csv: .* something else here"),
+    "federation below a file": (
+        nothing,
+        f"federate local good.csv {COLUMNS} --out file/out",
+        r"Not a directory: .*file",
+    ),
     # Models.
     "no model": (
         nothing,

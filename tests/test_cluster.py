@@ -279,7 +279,7 @@ def changed(path, folder, change):
             "other.parquet: client ids are text, but numbers",
         ),
         (lambda frame: frame.drop(columns="y"), "other.parquet: no column 'y'"),
-        (lambda frame: frame.assign(y=np.nan), "other.parquet: column 'y' has a missing value"),
+        (lambda frame: frame.assign(y=np.nan), "other.parquet: column 'y' is empty"),
     ],
     ids=["split client", "other features", "other ids", "no target", "missing"],
 )

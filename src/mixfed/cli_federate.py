@@ -160,7 +160,9 @@ def submit(
     _require_engine()
     from .federation.desk import new_run
     from .federation.kits import Role, open_kit
+    from .outputs import check_folder
 
+    check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
@@ -185,7 +187,9 @@ def resume(
     _require_engine()
     from .federation.desk import old_run
     from .federation.kits import Role, open_kit
+    from .outputs import check_folder
 
+    check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
     old = old_run(admin, run)
     with _a_way_on(admin, old, out):
@@ -246,9 +250,12 @@ def local(
     from .cli_columns import need_columns, show_notes
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
+    from .outputs import check_folder
     from .pool import LocalPool
     from .store import open_held
 
+    if out is not None:
+        check_folder(out)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     client, target = need_columns(data, client, target, "federate local", quiet=as_json)
     table = open_held(data, client, target, split_names(features), intercept=intercept)

@@ -20,7 +20,8 @@ import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints, Keys
-from .errors import ColumnError, DataError
+from .errors import DataError
+from .gaps import at_row, check_finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -307,67 +308,6 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
     place = np.empty(len(order), dtype=np.int64)
     place[order.to_numpy()] = np.arange(len(order))
     return encoded.dictionary.take(order), place[encoded.indices.to_numpy()]
-
-
-def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0, *, role: str = "feature") -> None:
-    """Refuse missing and infinite values; columns (n, d), which begin at row ``first`` of the whole table."""
-    # The sum of a column shows a NaN or infinity without a mask as large as the data.
-    with np.errstate(invalid="ignore", over="ignore"):
-        suspicious = ~np.isfinite(columns.sum(axis=0, dtype=np.float64))
-    for j in np.flatnonzero(suspicious).tolist():
-        gaps = Gaps(names[j], source, first)
-        gaps.add(columns[:, j])
-        gaps.check(role)
-
-
-class Gaps:
-    """The values of a column that are missing or infinite, batch by batch."""
-
-    def __init__(self, name: str, source: str, first: int = 0) -> None:
-        self.name, self.source = name, source
-        self.begin = self.row = first
-        self.missing = self.infinite = 0
-        self.first: int | None = None
-
-    def add(self, values: Array) -> None:
-        """Look at the next rows (n,)."""
-        finite = np.isfinite(values)
-        if not finite.all():
-            if self.first is None:
-                place = int(np.argmin(finite))
-                self.first, self.first_is_missing = self.row + place, bool(np.isnan(values[place]))
-            self.missing += int(np.isnan(values).sum())
-            self.infinite += int(np.isinf(values).sum())
-        self.row += len(values)
-
-    def check(self, role: str) -> None:
-        """Refuse a column that has any."""
-        if self.first is None:
-            return
-        what, count = ("missing", self.missing) if self.first_is_missing else ("infinite", self.infinite)
-        if 1 < self.missing == self.row - self.begin:
-            raise ColumnError(empty_column(self.name, self.source, role), self.name)
-        leave = ", or leave the column out of the features" if role == "feature" else ""
-        if count == 1:
-            where, way = at_row(self.first), "fill it in or drop the row"
-        else:
-            where = f"{at_row(self.first)} and {count - 1:,} more of the {self.row - self.begin:,} rows"
-            way = "fill them in or drop the rows"
-        article = "a" if what == "missing" else "an"
-        raise ColumnError(
-            f"{self.source}: column '{self.name}' has {article} {what} value in {where}: {way}{leave}", self.name
-        )
-
-
-def empty_column(name: str, source: str, role: str) -> str:
-    """Say that a column has no values, and what to do about it."""
-    way = "leave it out of the features" if role == "feature" else "choose another target"
-    return f"{source}: column '{name}' is empty: {way}"
-
-
-def at_row(index: int) -> str:
-    """Name a row both as people count and as programs do."""
-    return f"row {index + 1} (index {index})"
 
 
 def _as_float(values: Any, name: str) -> Array:

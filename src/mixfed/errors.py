@@ -12,7 +12,7 @@ class DataError(MixfedError):
 class ColumnError(DataError):
     """A column has values that cannot be used."""
 
-    def __init__(self, message: str, column: str) -> None:
+    def __init__(self, message: str, column: str = "") -> None:  # a default, so that it can be pickled
         super().__init__(message)
         self.column = column
 

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from . import draws, tables, values
 from .arrays import Array, Floats, Ints
-from .data import Clients, Gaps, content_digest, encode_clients, find_clients, with_intercept
+from .data import Clients, content_digest, encode_clients, find_clients, with_intercept
 from .errors import ColumnError, DataError, NotUtf8Error
+from .gaps import Gaps
 from .rowfile import RowWriter
 from .store import FILES, FORMAT, Store, is_store
 from .streams import Source, open_source

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .data import Rows, at_row, find_clients, with_intercept
+from .data import Rows, find_clients, with_intercept
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .errors import DataError, NotUtf8Error
+from .gaps import at_row
 from .values import check_words, looks_numeric, numbers, short
 
 _ROW_GROUP = 1 << 17

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .arrays import Array, Floats, Ints
-from .data import at_row, check_finite, empty_column
 from .dialect import FALSE, MISSING, TRUE
 from .errors import ColumnError, DataError
+from .gaps import at_row, check_finite, empty_column
 
 _DAY = 86_400.0
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -223,7 +223,7 @@ def _read_value(text: str, decimal: str) -> tuple[float, Kind]:
     if decimal == ",":  # there a point would part thousands, which is no number either
         plain = text.replace(".", "?").replace(",", ".")
     try:
-        value = float(plain)
+        value = float(int(text, 16)) if text[:2] in ("0x", "0X") else float(plain)  # as Arrow reads them
         return value, Kind.BIT if value in (0.0, 1.0) else Kind.NUMBER
     except ValueError:
         pass

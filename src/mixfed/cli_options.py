@@ -139,10 +139,10 @@ def parse_clusters(text: str) -> int | None:
 
 
 def split_names(text: str | None) -> list[str] | None:
-    """Take names apart; a comma too many does no harm."""
+    """Take names apart; a comma after the last does no harm."""
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = text.rstrip(", ")
     if not names:
         raise SettingsError(f"'{text}': give names, with commas between them")
-    return names
+    return [name.strip() for name in names.split(",")]

@@ -146,9 +146,7 @@ def survey(
         yield
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
     spread, target_spread = spreads(columns, squares, census)
-    return Ground(
-        census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd, spread, target_spread
-    )
+    return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd, spread, target_spread)
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:

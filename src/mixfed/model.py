@@ -154,6 +154,18 @@ class Model:
         return np.column_stack([self.coef, self.intercept]) if self.has_intercept else self.coef
 
     @property
+    def theta_error(self) -> Floats | None:
+        """(k, d): standard errors of `theta`, if the recipe gives them."""
+        if self.coef_error is None or not self.has_intercept or self.intercept_error is None:
+            return self.coef_error
+        return np.column_stack([self.coef_error, self.intercept_error])
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the columns of `theta`."""
+        return (*self.features, INTERCEPT) if self.has_intercept else self.features
+
+    @property
     def mixture(self) -> Mixture:
         """The models with weights and noise."""
         return Mixture(self.theta, self.weights, self.noise)
@@ -176,6 +188,10 @@ class Model:
             share[places >= 0] = known.probabilities[places[places >= 0]]
         prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.coef.T + self.intercept, share[rows.owner])
         return prediction
+
+    def with_details(self, **more: Any) -> Model:
+        """Give the same model, saying more of the fit."""
+        return dataclasses.replace(self, details=self.details | more)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the content of ``model.json``."""
@@ -248,8 +264,7 @@ class Model:
             raise ValueError("no kinds, or has_intercept is neither true nor false")
 
     def _check_features(self, features: tuple[str, ...]) -> None:
-        wanted = (*self.features, INTERCEPT) if self.has_intercept else self.features
-        if features != wanted:
+        if features != self.terms:
             raise DataError(
-                f"the model was fitted on the features {', '.join(wanted)}, these rows have {', '.join(features)}"
+                f"the model was fitted on the features {', '.join(self.terms)}, these rows have {', '.join(features)}"
             )

@@ -21,7 +21,8 @@ def kinds(model: Model) -> str:
         return f"All clients follow one model of {target}; more kinds were not worth their parameters."
     return (
         f"Clients of one kind follow the same model of {target}; kinds are in the order of their share. "
-        "Choose one to bring it out in all figures."
+        "Below each are the coefficients that set it apart, and after them the mean of the other kinds. "
+        "Choose a kind to bring it out in all figures."
     )
 
 

@@ -55,7 +55,7 @@
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
     const found = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) found.push(i * step);
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) found.push(i * step || 0);
     // As many decimals as the step has, so that neighbours differ and zeros do not pile up.
     const decimals = Math.max(0, Math.min(12, -Math.floor(Math.log10(step) + 1e-9) + (String(step / power).includes(".") ? 1 : 0)));
     return found.map((value) => {
@@ -69,14 +69,6 @@
 
   function canvas(place, width, height, label) {
     return add(place, "svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
-  }
-
-  function yAxis(svg, scale, low, high, left, right, wanted = 4, format = null) {
-    for (const [value, label] of ticks(low, high, wanted)) {
-      const y = scale(value);
-      add(svg, "line", { class: "grid", x1: left, x2: right, y1: y, y2: y });
-      add(svg, "text", { x: left - 7, y: y + 4, "text-anchor": "end" }, format ? format(value) : label);
-    }
   }
 
   // A figure draws itself again whenever its width, the kind in focus or one of its controls changes.
@@ -204,89 +196,64 @@
 
   // ---------------------------------------------------------------- bars
 
-  // Columns of stacked bars: counts[kind][place]. Shares divide each column by its sum.
-  function stacked(place, width, labels, counts, { shares = false, what, every = 1 }) {
-    const totals = labels.map((_, b) => kinds.reduce((sum, j) => sum + counts[j][b], 0));
-    const high = shares ? 1 : Math.max(1, ...totals);
-    const [left, right, top, height] = [52, width - 6, 10, 240];
+  // The frame of a bar chart: a column for each label, from 0 up to high.
+  function columns(place, width, labels, high, what, { level = (value) => value, marks = null, format = count, name = null } = {}) {
+    const [left, right, top, height] = [52, width - 8, 10, 240];
     const floor = height - 42;
     const svg = canvas(place, width, height, what);
-    const y = linear(0, high, floor, top);
-    yAxis(svg, y, 0, high, left, right, 4, shares ? percent : count);
+    const y = linear(0, level(high), floor, top);
+    for (const value of marks ?? ticks(0, high, 4).map(([tick]) => tick)) {
+      add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(level(value)), y2: y(level(value)) });
+      add(svg, "text", { x: left - 7, y: y(level(value)) + 4, "text-anchor": "end" }, format(value));
+    }
     const step = (right - left) / labels.length;
+    const gap = Math.min(2, step * 0.1);
+    const every = Math.ceil((labels.length * 46) / Math.max(right - left, 1));
     labels.forEach((label, b) => {
-      let base = 0;
-      const lines = [];
-      for (const j of kinds) {
-        const part = shares ? counts[j][b] / Math.max(totals[b], 1) : counts[j][b];
-        if (part > 0) {
-          const bar = add(svg, "rect", { x: left + b * step + Math.min(2, step * 0.1), width: Math.max(1, step - Math.min(4, step * 0.2)), y: y(base + part), height: Math.max(0, y(base) - y(base + part)), fill: colour(j), opacity: faded(j), class: "bar" });
-          bar.dataset.kind = j;
-          lines.push(`kind ${j}: ${count(counts[j][b])}`);
-        }
-        base += part;
-      }
-      if (b % every === 0) add(svg, "text", { x: left + (b + 0.5) * step, y: floor + 17, "text-anchor": "middle" }, label);
-      tell(add(svg, "rect", { class: "hit", x: left + b * step, width: step, y: top, height: floor - top }), `${label}: ${count(totals[b])} clients\n${lines.join("\n")}`);
+      if (b % every === 0) add(svg, "text", { x: left + (b + (name ? 0 : 0.5)) * step, y: floor + 17, "text-anchor": "middle" }, name ? name(b) : label);
     });
     add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
     add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, what);
+    return {
+      bar: (b, low, top, style) => add(svg, "rect", { class: "bar", x: left + b * step + gap, width: Math.max(1, step - 2 * gap), y: y(top), height: Math.max(0, y(low) - y(top)), ...style }),
+      tell: (b, words) => tell(add(svg, "rect", { class: "hit", x: left + b * step, width: step, y: top, height: floor - top }), words),
+    };
+  }
+
+  // Stacked bars of clients, counts[kind][column]: as they are, as shares of a column, or on a logarithmic scale.
+  function stacked(place, width, labels, counts, what, view, name = null) {
+    const totals = labels.map((_, b) => kinds.reduce((sum, j) => sum + counts[j][b], 0));
+    const high = view === "shares" ? 1 : Math.max(1, ...totals);
+    const level = view === "log" ? (value) => Math.log10(1 + value) : (value) => value;
+    const powers = Array.from({ length: Math.floor(Math.log10(high) + 1e-9) + 1 }, (_, power) => 10 ** power);
+    const chart = columns(place, width, labels, high, what, { level, marks: view === "log" ? powers : null, format: view === "shares" ? percent : count, name });
+    labels.forEach((label, b) => {
+      const height = view === "shares" ? 1 : level(totals[b]);
+      let base = 0;
+      for (const j of kinds) {
+        const part = totals[b] ? (counts[j][b] / totals[b]) * height : 0;
+        if (part > 0) chart.bar(b, base, base + part, { fill: colour(j), opacity: faded(j), "data-kind": j });
+        base += part;
+      }
+      const lines = kinds.filter((j) => counts[j][b]).map((j) => `kind ${j}: ${count(counts[j][b])}`);
+      chart.tell(b, `${what} ${label}: ${count(totals[b])} clients\n${lines.join("\n")}`);
+    });
   }
 
   figure("certainty", (place, width) => {
     const { edges, counts } = data.certainty;
-    const labels = edges.slice(0, -1).map((edge, b) => `${edge.toFixed(2)}\u2013${edges[b + 1].toFixed(2)}`);
-    const totals = labels.map((_, b) => kinds.reduce((sum, j) => sum + counts[j][b], 0));
-    const high = Math.max(1, ...totals);
-    const log = chosen("certainty") === "log";
-    const [left, right, top, height] = [52, width - 8, 10, 240];
-    const floor = height - 42;
-    const svg = canvas(place, width, height, "Clients by the probability of their kind");
-    const level = (value) => (log ? Math.log10(1 + value) : value);
-    const y = linear(0, level(high), floor, top);
-    if (log) {
-      for (let power = 0; 10 ** power <= high * 1.01; power += 1) {
-        const at = y(level(10 ** power));
-        add(svg, "line", { class: "grid", x1: left, x2: right, y1: at, y2: at });
-        add(svg, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, count(10 ** power));
-      }
-    } else yAxis(svg, y, 0, high, left, right, 4, count);
-    const x = linear(edges[0], 1, left, right);
-    labels.forEach((label, b) => {
-      const x0 = x(edges[b]) + 1;
-      const wide = Math.max(1, x(edges[b + 1]) - x0 - 1);
-      let base = 0;
-      for (const j of kinds) {
-        const part = (counts[j][b] / Math.max(totals[b], 1)) * level(totals[b]);
-        if (part > 0) add(svg, "rect", { x: x0, width: wide, y: y(base + part), height: y(base) - y(base + part), fill: colour(j), opacity: faded(j), class: "bar", "data-kind": j });
-        base += part;
-      }
-      const lines = kinds.filter((j) => counts[j][b]).map((j) => `kind ${j}: ${count(counts[j][b])}`);
-      tell(add(svg, "rect", { class: "hit", x: x0, width: wide, y: top, height: floor - top }), `probability ${label}: ${count(totals[b])} clients\n${lines.join("\n")}`);
-    });
-    for (const [value, label] of ticks(edges[0], 1, width < 400 ? 3 : 5)) add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": value > 0.99 ? "end" : "middle" }, label);
-    add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
-    add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "probability of a client's kind");
+    const labels = edges.slice(0, -1).map((edge, b) => `${edge.toFixed(2)} to ${edges[b + 1].toFixed(2)}`);
+    stacked(place, width, labels, counts, "probability of a client's kind", chosen("certainty"), (b) => edges[b].toFixed(2));
   });
 
   figure("sizes", (place, width) => {
     const { labels, counts, sure } = data.sizes;
-    const view = chosen("sizes");
-    const every = Math.ceil((labels.length * 46) / Math.max(width - 60, 1));
-    if (view !== "sure") return stacked(place, width, labels, counts, { shares: view === "shares", what: "rows of a client", every });
-    const [left, right, top, height] = [52, width - 6, 10, 240];
-    const floor = height - 42;
-    const svg = canvas(place, width, height, "Share of clients whose kind is almost certain");
-    const y = linear(0, 1, floor, top);
-    yAxis(svg, y, 0, 1, left, right, 4, percent);
-    const step = (right - left) / labels.length;
+    if (chosen("sizes") !== "sure") return stacked(place, width, labels, counts, "rows of a client", chosen("sizes"));
+    const chart = columns(place, width, labels, 1, "rows of a client", { format: percent });
     labels.forEach((label, b) => {
-      if (b % every === 0) add(svg, "text", { x: left + (b + 0.5) * step, y: floor + 17, "text-anchor": "middle" }, label);
-      add(svg, "rect", { class: "bar", x: left + b * step + step * 0.1, width: step * 0.8, y: y(sure[b]), height: floor - y(sure[b]), fill: "var(--accent)" });
-      tell(add(svg, "rect", { class: "hit", x: left + b * step, width: step, y: top, height: floor - top }), `${label} rows: ${percent(sure[b])} of clients are placed with 0.9 or more`);
+      chart.bar(b, 0, sure[b], { fill: "var(--accent)" });
+      chart.tell(b, `${label} rows: ${percent(sure[b])} of clients are placed with 0.9 or more`);
     });
-    add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
-    add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "rows of a client");
     return undefined;
   });
 
@@ -363,7 +330,7 @@
   figure("residuals", (place, width) => {
     const { edges, counts } = data.residuals;
     const shown = focus === null ? kinds : [focus];
-    const columns = Math.max(1, Math.min(shown.length, Math.floor(width / 200), 4));
+    const columns = Math.max(1, Math.min(shown.length, Math.floor(width / 150), 4));
     const [cell, height] = [width / columns, 150];
     const rows = Math.ceil(shown.length / columns);
     const svg = canvas(place, width, rows * (height + 26), "Residuals of each kind, in units of its noise");
@@ -396,7 +363,7 @@
     const search = byId("search");
     const kind = byId("only");
     const heads = [...document.querySelectorAll("#clients th")];
-    let [sorted, down, room] = [1, true, 25];
+    let [sorted, down, room] = [1, true, 15];
     const fill = () => {
       const wanted = search.value.trim().toLowerCase();
       const found = lines.filter((line) => (!wanted || line[0].toLowerCase().includes(wanted)) && (kind.value === "" || line[2] === Number(kind.value)));
@@ -425,7 +392,7 @@
       byId("more").hidden = found.length <= room;
       heads.forEach((head, i) => head.setAttribute("aria-sort", i === sorted ? (down ? "descending" : "ascending") : "none"));
     };
-    const refill = () => { room = 25; fill(); };
+    const refill = () => { room = 15; fill(); };
     search.addEventListener("input", refill);
     kind.addEventListener("input", refill);
     byId("more").addEventListener("click", () => { room += 100; fill(); });

@@ -18,12 +18,20 @@ def require_mlflow() -> None:
         raise SettingsError("--mlflow needs MLflow: install mixfed[mlflow]")
 
 
-def log_run(folder: Path, found: Fit, about: dict[str, Any]) -> str:
-    """Log a fit and its files to MLflow, where MLFLOW_TRACKING_URI says or in ./mlruns. -> the id of the run."""
+def log_run(folder: Path, found: Fit, about: dict[str, Any]) -> None:
+    """Log a fit and its files to MLflow, where MLFLOW_TRACKING_URI says."""
+    try:
+        _log(folder, found, about)
+    except Exception as error:  # of MLflow, its store or its server, none of which we know
+        reason = " ".join(str(error).split())
+        raise SettingsError(f"the results are in {folder}, but MLflow did not take the run: {reason}") from error
+
+
+def _log(folder: Path, found: Fit, about: dict[str, Any]) -> None:
     import mlflow
 
     model = found.model
-    with mlflow.start_run(run_name=f"mixfed {about.get('data', folder.name)}") as run:
+    with mlflow.start_run(run_name=f"mixfed {about.get('data', folder.name)}"):
         mlflow.set_tag("mixfed.command", about.get("command", ""))
         mlflow.log_params(_params(found, about))
         mlflow.log_metrics(
@@ -39,7 +47,6 @@ def log_run(folder: Path, found: Fit, about: dict[str, Any]) -> str:
         )
         for name in FILES:
             mlflow.log_artifact(str(folder / name))
-        return str(run.info.run_id)
 
 
 def _params(found: Fit, about: dict[str, Any]) -> dict[str, Any]:

@@ -291,6 +291,8 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
     """Have a run done, show how it gets on, and fetch what came of it."""
     from . import screen
     from .federation.desk import Desk, read_result
+    from .report import write_report
+    from .results import REPORT
 
     with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
         job = desk.resume(run, watch) if again else desk.submit(run)
@@ -300,7 +302,9 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
             desk.abort(job)
             raise
         desk.fetch(job, out)
-    return read_result(out)
+    found = read_result(out)
+    write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
+    return found
 
 
 @contextmanager
@@ -326,4 +330,4 @@ def _show(found: Result, out: Path | None, as_json: bool = False) -> None:
         return
     screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
     if out is not None:
-        typer.echo(f"Wrote model.json, trace.parquet, run.json and exchanges.jsonl in {out}")
+        typer.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

@@ -243,6 +243,11 @@ class Model:
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(f"{source}: the model file is damaged ({error})") from error
 
+    def _repr_html_(self) -> str:
+        from .report.notebook import model_html
+
+        return model_html(self)
+
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
         from .tables import write_json

@@ -81,6 +81,11 @@ class Fit:
             before = now
         return phases
 
+    def _repr_html_(self) -> str:
+        from .report.notebook import fit_html
+
+        return fit_html(self)
+
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the run."""
         about = {"seconds": self.seconds, "rounds": len(self.trace), "stop": self.stop}

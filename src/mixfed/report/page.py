@@ -114,8 +114,7 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
     facts += [f"{kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
     facts.append(f"noise {kind['noise']:.3g}")
     told = "".join(
-        f"<li><b>{escape(trait.feature)}</b>"
-        f"<span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
+        f"<li><b>{escape(trait.feature)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
         for trait in traits(model, j)
     )
     return (

@@ -26,9 +26,8 @@ with (folder / "sales.csv").open("w", newline="") as file:
 table = pyarrow.csv.read_csv(folder / "sales.csv").to_pandas()  # or pandas.read_csv
 model = MixedRegressor().fit(table[["price", "advertising"]], table["sales"], groups=table["store"])
 for kind in range(model.n_clusters_):
-    print(
-        f"kind {kind}: {model.weights_[kind]:.0%} of stores,", dict(zip(table.columns[1:3], model.coef_[kind].round(2)))
-    )
+    price, advertising = model.coef_[kind]
+    print(f"kind {kind}: {model.weights_[kind]:.0%} of stores, price {price:+.2f}, advertising {advertising:+.2f}")
 
 model.report(folder / "report.html")
 model.model_.save(folder / "model.json")

@@ -87,7 +87,7 @@ def init(
 def up(path: Kits) -> None:
     """Start a server or a site in the background, after a look at its settings and its table.
 
-    Example: `mixfed federate up north`
+    Example: `mixfed federate up site-1`
     """
     _require_engine()
     from .federation import parties
@@ -121,7 +121,7 @@ def up(path: Kits) -> None:
 def down(path: Kits) -> None:
     """Stop what was started from a kit, with all its processes.
 
-    Example: `mixfed federate down north`
+    Example: `mixfed federate down site-1`
     """
     _require_engine()
     from .federation import parties

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ class Assignment:
         """As an array, an assignment is its kinds."""
         return np.asarray(self.cluster, dtype=dtype)
 
-    @property
+    @cached_property
     def cluster(self) -> Ints:
         """(c,): the most probable kind."""
         return np.asarray(np.argmax(self.probabilities, axis=1))
 
-    @property
+    @cached_property
     def probability(self) -> Floats:
         """(c,): the probability of that kind."""
         best: Floats = self.probabilities.max(axis=1)

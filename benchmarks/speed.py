@@ -1,6 +1,6 @@
 """Speed, memory and growth, as ratios to yardsticks timed in the same run.
 
-    python benchmarks/speed.py [round] [fit] [small] [profile] [startup] [growth] [memory] [--json FILE] [--plot FILE]
+    python benchmarks/speed.py [round] [fit] [report] [small] [profile] [startup] [growth] [memory] [--json FILE] [--plot FILE]
 
 Without names all parts are run; ``memory`` writes 3 GB to a temporary folder. The yardstick of rounds and fits is
 ``X @ theta.T`` in NumPy on the same rows, with as many threads as NumPy likes. Each figure is a median of five.
@@ -9,6 +9,7 @@ Without names all parts are run; ``memory`` writes 3 GB to a temporary folder. T
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -27,6 +28,9 @@ from mixfed.candidates import Candidates, Expect
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.frame import from_user, gram_query, inspect, make_frame
 from mixfed.pool import Pool
+from mixfed.portrait import residuals
+from mixfed.report import report_html
+from mixfed.run import Fit
 from mixfed.simulation import Simulation
 
 FLEXMIX_SECONDS = 49.0
@@ -113,6 +117,23 @@ def whole_fit(results: Results) -> None:
     yardstick = product(made)
     seconds = median(lambda: fit_auto(LocalPool(clients), clients.features, 5))
     results.add("fit", "auto, k given, 1.5 M rows", seconds / yardstick, 40, seconds=seconds)
+
+
+def report(results: Results) -> None:
+    """Time the report of a million clients beside their fit, and weigh it."""
+    made = make(1_000_000, 32, 5)
+    clients = made.clients
+    found = fit_auto(LocalPool(clients), clients.features, 5)
+    fit = median(lambda: fit_auto(LocalPool(clients), clients.features, 5), 3)
+    assigned = found.model.assign(clients)
+
+    def build() -> Fit:
+        model = found.model.with_details(residuals=residuals(found.model, clients))
+        return dataclasses.replace(found, model=model)
+
+    seconds = median(lambda: report_html(build(), assigned), 3)
+    results.add("report", "of a million clients, beside their fit", seconds / fit, 0.1, seconds=seconds)
+    results.add("report", "its size", len(report_html(build(), assigned).encode()) / 1e6, 5, unit="MB")
 
 
 def small_fit(results: Results) -> None:
@@ -329,6 +350,7 @@ def main() -> None:
     parts: dict[str, Callable[[Results], None]] = {
         "round": rounds,
         "fit": whole_fit,
+        "report": report,
         "small": small_fit,
         "profile": profile,
         "startup": startup,

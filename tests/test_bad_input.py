@@ -260,6 +260,21 @@ CASES = {
     ),
     "packed over something else": (nothing, f"pack good.csv {COLUMNS} --out result", r"result: .* something else here"),
     "packed over the table": (nothing, f"pack good.csv {COLUMNS} --out good.csv", r"good.csv: .* something else here"),
+    "no folder for a card": (
+        nothing,
+        fit("good.csv", "--clusters 1 --out out --card none/card.md"),
+        r"--card none/card.md: there is no folder none: make it, or choose another",
+    ),
+    "no folder for a report": (
+        nothing,
+        "report result --out none/r.html",
+        r"--out none/r.html: there is no folder none",
+    ),
+    "coefficients over the table": (
+        nothing,
+        fit("good.csv", "--clusters 1 --out out --coef good.csv"),
+        r"--coef good.csv: this file is to be read: choose another name",
+    ),
     "federation below a file": (
         nothing,
         f"federate local good.csv {COLUMNS} --out file/out",
@@ -294,7 +309,7 @@ CASES = {
     "clients of another model": (
         lambda work: shutil.copy(work / "good.parquet", work / "result" / "clients.parquet"),
         "predict result good.csv --out p.parquet",
-        r"result/clients.parquet: it does not belong to the model beside it; fit again",
+        r"result/clients.parquet: it has no column 'client', so it does not belong to the model beside it",
     ),
     # Settings.
     "no kinds": (nothing, fit("good.csv", "--clusters 0 --out out"), r"--clusters 0: give auto or a whole number, 1"),

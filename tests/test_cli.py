@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from mixfed import __version__, bottleneck_distance
 from mixfed.cli import app
 
+FILES = ["clients.parquet", "model.json", "report.html", "run.json", "trace.parquet"]
 CONFIG = """[paper]
 separation = 2.12
 n_anchors = 8
@@ -71,7 +72,7 @@ def test_simulate_writes_the_truth_beside_the_table(table):
 
 def test_fit_writes_the_files_of_the_contract(table, fitted):
     out, printed = fitted
-    assert sorted(path.name for path in out.iterdir()) == ["clients.parquet", "model.json", "trace.parquet"]
+    assert {path.name for path in out.iterdir()} == set(FILES)
     model = json.loads((out / "model.json").read_text())
     assert model["format"] == "mixfed/1"
     assert model["features"] == ["x_0", "x_1", "x_2", "x_3"]
@@ -192,11 +193,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(table, tmp_path):
     finally:
         (table.with_name("paper.toml")).write_text(CONFIG.format(rounds=150))
     assert (tmp_path / "killed" / "model.json").read_bytes() == (tmp_path / "whole" / "model.json").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
-        "clients.parquet",
-        "model.json",
-        "trace.parquet",
-    ]
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == set(FILES)
 
 
 def test_ctrl_c_leaves_a_run_that_can_go_on(table, tmp_path):

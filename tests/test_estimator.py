@@ -133,3 +133,15 @@ def test_bad_arguments_are_refused_in_fit(problem, arguments, message):
     _, X, y, groups = problem
     with pytest.raises(SettingsError, match=message):
         MixedRegressor(**arguments).fit(X, y, groups=groups)
+
+
+def test_a_notebook_shows_the_kinds(tmp_path):
+    clients = simulate("mirror", n_clients=200, dim=2, seed=0).clients
+    model = MixedRegressor(2)
+    assert "kinds of client" not in model._repr_html_()
+    model.fit(clients.phi, clients.y, groups=np.repeat(clients.ids, clients.rows))
+    for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"], model.run_._repr_html_()):
+        assert "2 kinds of client" in html
+        assert f"{model.coef_[1, 0]:.4g}" in html
+    model.report(tmp_path / "report.html")
+    assert "2 kinds of client" in (tmp_path / "report.html").read_text()

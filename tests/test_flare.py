@@ -35,6 +35,7 @@ from mixfed.federation import desk, jobs, parties
 from mixfed.federation.desk import Desk, new_run, read_result
 from mixfed.federation.kits import Role, open_kit, provision
 from mixfed.federation.rehearsal import divide, largest_difference, running
+from test_help import COMMANDS, example, run
 
 pytestmark = [
     pytest.mark.xdist_group("flare"),  # all go to one worker, so that the federation is started once
@@ -198,6 +199,20 @@ def test_local_gives_the_fit_of_one_process_and_leaves_nothing_running(table, tm
     printed = json.loads(done.stdout)
     assert printed["largest_difference"] < 1e-9
     assert not any(parties.processes(open_kit(tmp_path / "kits" / name)) for name in ("server", "site-1", "site-2"))
+
+
+def test_the_examples_in_the_help_run(kits, table, tmp_path):
+    """In the folder of the kits, where whoever follows the guide is."""
+    there = kits["admin"].path.parent
+    (tmp_path / "clients.parquet").write_bytes(table.read_bytes())
+    for name in ("init", "local"):
+        done = run(example(COMMANDS["federate", name]), tmp_path)
+        assert done.returncode == 0, (name, done.stderr)
+    for name in ("status", "submit", "resume", "down", "up"):
+        done = run(example(COMMANDS["federate", name]), there)
+        assert done.returncode == 0, (name, done.stderr)
+        assert done.stdout.strip()
+    assert "kinds of client" in (there / "result" / "report.html").read_text()
 
 
 def test_local_that_is_interrupted_leaves_nothing_running(table, tmp_path):

@@ -8,7 +8,7 @@ The result is the maximum of the likelihood, so it depends neither on a start no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from . import draws, summed
 from .arrays import Floats
-from .candidates import Candidates, ExpectSum, Frame
+from .candidates import Candidates, Expect, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
 from .compiled import one_blas_thread, side_by_side
 from .data import INTERCEPT
@@ -55,10 +55,15 @@ _PATIENCE = 2
 class Info:
     """What people look at."""
 
-    likelihood: float | None
+    likelihood: float | None = None
     """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
-    candidates: int
+    candidates: int = 0
     """Candidates asked about."""
+    rows: int | None = None
+    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
+    movement: float | None = None
+    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
+    standard units; None if numbers of kinds are compared."""
 
     @property
     def note(self) -> str:
@@ -258,23 +263,39 @@ class _Search:
         rules, keep = Rules(self.settings.shared_noise), self.ground.worth_keeping(k, quick)
         return (yield from summed.propose(self.ground, k, rules, seed=self.seed, keep=keep))
 
+    def _info(self, said: list[ExpectSum]) -> Info:
+        if not said:
+            return Info()
+        best = max(self._in_units(reply.likelihood.max(), reply) for reply in said)
+        return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
+
     def _one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
         return cast(T, self._converse(phase, [conversation], who)[0])
 
     def _converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
-        round_ = 0
+        round_, last = 0, None
 
-        def report(replies: tuple[Any, ...]) -> None:
-            nonlocal round_
+        def report(queries: Sequence[Query[Any]], replies: Sequence[Any]) -> None:
+            nonlocal round_, last
             round_ += 1
             self.exchanges += 1
-            said = [reply for reply in replies if isinstance(reply, ExpectSum)]
+            said = [(query, reply) for query, reply in zip(queries, replies, strict=True) if isinstance(query, Expect)]
             if said and self.sample == who:
-                self.searched_clients = round(float(said[0].clients[0].sum()))
-            best = max((self._in_units(reply.likelihood.max(), reply) for reply in said), default=None)
-            self.run.report(phase, round_, 0, Info(best, sum(len(reply.likelihood) for reply in said)))
+                self.searched_clients = round(float(said[0][1].clients[0].sum()))
+            info = self._info([reply for _, reply in said])
+            if len(said) == 1:
+                theta = said[0][0].candidates.theta[np.argmax(said[0][1].likelihood)]
+                info, last = dataclasses.replace(info, movement=_movement(last, theta)), theta
+            self.run.report(phase, round_, 0, info)
 
         return converse(self.run.pool, conversations, report, who)
+
+
+def _movement(before: Floats | None, now: Floats) -> float | None:
+    """Say how far models have moved: the largest of the distances to the nearest before. (k, d), (k, d)."""
+    if before is None:
+        return None
+    return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
 
 
 def _survey(run: Run, *about: Any, single: bool) -> Ground:
@@ -285,7 +306,7 @@ def _survey(run: Run, *about: Any, single: bool) -> Ground:
         except StopIteration as end:
             return cast(Ground, end.value)
         round_ += 1
-        run.report("survey", round_, SURVEY_EXCHANGES if single else SURVEY_EXCHANGES - 1, Info(None, 0))
+        run.report("survey", round_, SURVEY_EXCHANGES if single else SURVEY_EXCHANGES - 1, Info())
 
 
 def _levelled(frame: Frame, start: Floats) -> Candidates:
@@ -345,6 +366,9 @@ def _model(
             "settings": dataclasses.asdict(settings),
             "likelihood": search.likelihood(found),
             "searched_clients": search.searched_clients,
+            "spread": ground.spread[: len(features) - (features[-1] == INTERCEPT)].tolist(),
+            "target_spread": ground.target_spread,
+            "pooled_noise": frame.scale,
             "kind_rows": reply.rows[0][order].tolist(),
             "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
             "choice": [

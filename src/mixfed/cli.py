@@ -11,7 +11,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,8 +19,10 @@ from . import __version__, cli_federate
 from .cli_options import (
     JOURNAL,
     AsJson,
+    Card,
     Client,
     Clusters,
+    Coefficients,
     Config,
     Data,
     Features,
@@ -28,10 +30,12 @@ from .cli_options import (
     Loss,
     LossName,
     Packed,
+    Quiet,
     Recipe,
     RecipeName,
     Seed,
     Target,
+    command_line,
     parse_clusters,
     read_settings,
     recipe_named,
@@ -44,6 +48,7 @@ from .usage import STOPPED, PlainGroup
 if TYPE_CHECKING:
     from .model import Assignment, Model
     from .pool import Pool
+    from .run import Fit
     from .simulation import Simulation
     from .store import Held
 
@@ -145,13 +150,13 @@ def pack(
     Example: `mixfed pack clients.parquet --client client --target y --out packed`
     """
     from . import screen
-    from .cli_columns import need_columns, show_notes
+    from .cli_columns import need_columns, notes_on, show_notes
     from .packing import pack as write
 
     client, target = need_columns(data, client, target, "pack")
     with screen.Rows() as watch:
         made = write(data, out, client, target, split_names(features), watch=watch)
-    show_notes(data, made, client, target, features)
+    show_notes(notes_on(data, made, client, target, features))
     typer.echo(
         f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
         f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
@@ -177,9 +182,13 @@ def fit(
     dask: Annotated[
         str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
     ] = None,
+    card: Card = None,
+    coef: Coefficients = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Log the run and its files to MLflow.")] = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Fit one model per kind of client and write `model.json`, `clients.parquet` and `trace.parquet`.
+    """Fit one model per kind of client; write `report.html`, `model.json`, `clients.parquet` and what else there is.
 
     A file needs `--client` and `--target`; a folder of `mixfed pack` knows them, and may be larger than memory.
 
@@ -188,40 +197,53 @@ def fit(
     import dataclasses
 
     from . import screen
-    from .cli_columns import need_columns, show_notes
+    from .cli_columns import need_columns, notes_on, show_notes
     from .journal import JournalPool, fingerprint
-    from .outputs import check_folder, write_all
+    from .outputs import check_file, check_folder
+    from .portrait import residuals
+    from .results import about_run, write_results
     from .store import Store, open_held
-    from .tables import parquet_writer
 
+    silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
     settings = read_settings(recipe, config, n_clusters)
     check_folder(out, data)
+    check_file("--card", card, data)
+    check_file("--coef", coef, data)
     if not data.is_dir():
-        need_columns(data, client, target, "fit", quiet=as_json)
-    table = open_held(data, client, target, split_names(features), intercept=intercept)
+        need_columns(data, client, target, "fit", quiet=silent)
+    if mlflow:
+        from .tracking import require_mlflow
+
+        require_mlflow()
+    with screen.working(f"Reading {data.name}", silent):
+        table = open_held(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
-    elif not as_json:
-        show_notes(data, table, client, target, features)
+    noticed = notes_on(data, table, client, target, features)
+    if not silent:
+        show_notes(noticed)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
-        with screen.Rounds(quiet=as_json) as watch:
+        with screen.Rounds(silent) as watch:
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
-        write_all(
-            {
-                out / "clients.parquet": parquet_writer(model.assign(table).columns()),
-                out / "trace.parquet": parquet_writer(found.columns()),
-                out / "model.json": model.save,
-            }
-        )
+        found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table)))
+        command = command_line("fit", data, client=client, target=target, features=features, clusters=clusters)
+        command += command_line("", recipe=recipe.value, config=config, seed=seed, out=out)[2:]
+        about = about_run(data.name, command if intercept else [*command, "--no-intercept"], noticed)
+        assigned = model.assign(table)
+        write_results(out, found, assigned, about)
+    _export(found, assigned, about | {"folder": str(out)}, card, coef)
+    if mlflow:
+        from .tracking import log_run
+
+        log_run(out, found, about)
     if as_json:
         typer.echo(json.dumps(model.scalars() | found.scalars()))
-    else:
-        screen.show(*screen.summary(found, model))
-        typer.echo(f"Wrote model.json, clients.parquet and trace.parquet in {out}")
+    elif not quiet:
+        screen.show(*screen.summary(found, found.model, assigned), *screen.where_it_is(out))
 
 
 @app.command()
@@ -236,10 +258,10 @@ def assign(
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
     from .model import Model
-    from .outputs import check_file
+    from .outputs import check_parquet
     from .tables import write_parquet
 
-    check_file(out, data)
+    check_parquet(out, data)
     model = Model.load(folder)
     kinds = _assignment(model, data)
     write_parquet(out, kinds.columns())
@@ -264,18 +286,19 @@ def predict(
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
     from .model import Model
-    from .outputs import check_file
+    from .outputs import check_parquet
+    from .results import read_assignment
     from .store import is_store
     from .tables import read_rows, write_parquet
 
-    check_file(out, data, history, folder / "clients.parquet")
+    check_parquet(out, data, history, folder / "clients.parquet")
     if is_store(data):
         raise DataError(
             f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
         )
     model = Model.load(folder)
     client, _ = _columns_of(model)
-    known = _read_assignment(folder, model)
+    known = read_assignment(folder, model)
     if history is not None:
         recent = _assignment(model, history)
         known = known.updated(recent) if known is not None else recent
@@ -283,6 +306,35 @@ def predict(
     write_parquet(out, {"prediction": model.predict(rows, known)})
     seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
     typer.echo(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known")
+
+
+@app.command()
+@tidy
+def report(
+    folder: FitFolder,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it. [report.html in the folder]", metavar="FILE.html")
+    ] = None,
+    card: Card = None,
+    coef: Coefficients = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a fit again, one HTML file that opens offline, or its coefficients, or a model card.
+
+    Example: `mixfed report result --card model.md --coef coefficients.csv`
+    """
+    from .outputs import check_file
+    from .report import write_report
+    from .results import REPORT, read_results
+
+    for option, file in (("--out", out), ("--card", card), ("--coef", coef)):
+        check_file(option, file)
+    found, assigned, about = read_results(folder)
+    path = out or folder / REPORT
+    write_report(path, found, assigned, about)
+    _export(found, assigned, about, card, coef)
+    if not quiet:
+        typer.echo("\n".join(str(written) for written in (path, card, coef) if written is not None))
 
 
 @app.command()
@@ -413,20 +465,15 @@ def _assignment(model: Model, data: Path) -> Assignment:
     return model.assign(open_held(data, client, target, model.features, intercept=model.has_intercept))
 
 
-def _read_assignment(folder: Path, model: Model) -> Assignment | None:
-    """Read the kinds of the clients that were in the fit."""
-    import numpy as np
+def _export(
+    found: Fit, assigned: Assignment | None, about: dict[str, Any], card: Path | None, coef: Path | None
+) -> None:
+    """Write a model card and the coefficients, where they are asked for."""
+    if card is not None:
+        from .card import write_card
 
-    from .model import Assignment
-    from .tables import read_table
+        write_card(card, found, assigned, about)
+    if coef is not None:
+        from .results import write_coefficients
 
-    path = folder / "clients.parquet"
-    if not path.exists():
-        return None
-    table = read_table(path)
-    names = [f"probability_{j}" for j in range(model.n_clusters)]
-    if not set(names) <= set(table.column_names):
-        raise DataError(f"{path}: it does not belong to the model beside it; fit again")
-    columns = [table[name].to_numpy() for name in names]
-    ids = table["client"].to_numpy()
-    return Assignment(ids, table["rows"].to_numpy(), np.column_stack(columns))
+        write_coefficients(coef, found.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,13 +73,19 @@ def _legend(found: Guess) -> str:
     return told
 
 
-def show_notes(data: Path, table: Held, client: str | None, target: str | None, features: str | None) -> None:
-    """Show what was noticed as a file was read; ``features`` are those asked for."""
+def notes_on(data: Path, table: Held, client: str | None, target: str | None, features: str | None) -> tuple[str, ...]:
+    """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing."""
+    from .columns import notes
+
+    if client is None or target is None or data.is_dir():
+        return ()
+    return notes(data, client, target, table, features_named=features is not None)
+
+
+def show_notes(notes: Sequence[str]) -> None:
+    """Show what was noticed as a file was read."""
     from rich.text import Text
 
-    from .columns import notes
     from .screen import show
 
-    if client is not None and target is not None and not data.is_dir():
-        told = notes(data, client, target, table, features_named=features is not None)
-        show(*(Text(note, style="dim") for note in told))
+    show(*(Text(note, style="dim") for note in notes))

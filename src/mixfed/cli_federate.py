@@ -90,7 +90,7 @@ def init(
 def up(path: Kits) -> None:
     """Start a server or a site in the background, after a look at its settings and its table.
 
-    Example: `mixfed federate up north`
+    Example: `mixfed federate up site-1`
     """
     _require_engine()
     from .federation import parties
@@ -124,7 +124,7 @@ def up(path: Kits) -> None:
 def down(path: Kits) -> None:
     """Stop what was started from a kit, with all its processes.
 
-    Example: `mixfed federate down north`
+    Example: `mixfed federate down site-1`
     """
     _require_engine()
     from .federation import parties
@@ -247,7 +247,7 @@ def local(
     """
     _require_engine()
     from . import screen
-    from .cli_columns import need_columns, show_notes
+    from .cli_columns import need_columns, notes_on, show_notes
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
     from .outputs import check_folder
@@ -260,7 +260,7 @@ def local(
     client, target = need_columns(data, client, target, "federate local", quiet=as_json)
     table = open_held(data, client, target, split_names(features), intercept=intercept)
     if not as_json:
-        show_notes(data, table, client, target, features)
+        show_notes(notes_on(data, table, client, target, features))
     names = table.features[: len(table.features) - table.intercept]
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
@@ -305,6 +305,8 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
     """Have a run done, show how it gets on, and fetch what came of it."""
     from . import screen
     from .federation.desk import Desk, read_result
+    from .report import write_report
+    from .results import REPORT
 
     with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
         job = desk.resume(run, watch) if again else desk.submit(run)
@@ -314,7 +316,9 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
             desk.abort(job)
             raise
         desk.fetch(job, out)
-    return read_result(out)
+    found = read_result(out)
+    write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
+    return found
 
 
 @contextmanager
@@ -340,4 +344,4 @@ def _show(found: Result, out: Path | None, as_json: bool = False) -> None:
         return
     screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
     if out is not None:
-        typer.echo(f"Wrote model.json, trace.parquet, run.json and exchanges.jsonl in {out}")
+        typer.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

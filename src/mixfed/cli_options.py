@@ -49,6 +49,9 @@ Intercept = Annotated[bool, typer.Option(help="Give every model a constant term.
 Config = Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing, unless something is wrong.")]
+Card = Annotated[Path | None, typer.Option(help="Write a model card (Markdown) here, too.", metavar="FILE.md")]
+Coefficients = Annotated[Path | None, typer.Option(help="Write the coefficients here, too.", metavar="FILE.csv")]
 
 
 def tidy(command: Callable[..., None]) -> Callable[..., None]:
@@ -136,6 +139,15 @@ def parse_clusters(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise SettingsError(f"--clusters {text}: give auto or a whole number, 1 or more")
     return int(text)
+
+
+def command_line(command: str, *arguments: object, **options: object) -> list[str]:
+    """Give the command with those of its options that are not left open, as a person would type it."""
+    words = ["mixfed", command, *map(str, arguments)]
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    return words
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -20,7 +20,7 @@ from .arrays import Array, Floats
 from .candidates import Candidates, Frame, PairMoments, Project
 from .compiled import side_by_side
 from .exchange import Census, CensusSum
-from .frame import from_user, gram_query, inspect, make_frame
+from .frame import from_user, gram_query, inspect, make_frame, spreads
 from .mixtures import PRIOR_SHARE, Rules
 from .pool import Pool, Roster, Sample
 
@@ -83,6 +83,9 @@ class Ground:
     tied: Array
     """Places of columns that are combinations of others."""
     crowd: Crowd
+    spread: Floats
+    """(D,): standard deviations of the columns."""
+    target_spread: float
 
     def scanned(self) -> Sample | None:
         """Draw as many clients as tell numbers of kinds apart."""
@@ -126,7 +129,8 @@ def survey(
     census = pool.ask(Census())
     columns = inspect(census, intercept)
     yield
-    frame, tied = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    squares = pool.ask(gram_query(columns))
+    frame, tied = make_frame(columns, squares, census.n_rows)
     yield
     paired = census.sizes[2:].sum()
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
@@ -141,7 +145,8 @@ def survey(
         anchors = Anchors(pool.ask_each(Project(frame, basis), who), np.ones(len(who)), rules)
         yield
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
-    return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd)
+    spread, target_spread = spreads(columns, squares, census)
+    return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd, spread, target_spread)
 
 
 def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,8 @@ from .errors import SettingsError
 from .model import Assignment, Model
 from .paper import fit_paper
 from .pool import LocalPool
+from .portrait import residuals
+from .run import Fit
 from .settings import AutoSettings, PaperSettings
 
 
@@ -68,7 +71,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     warnings_ : list of str
         What cannot be known from the data.
     model_ : Model
-        The model, for saving and reporting.
+        The model, for saving.
+    run_ : Fit
+        The model and how it came about: trace, exchanges, seconds.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -124,8 +129,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, y, groups)
         clients = Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
         found = self._fit(clients)
-        model = found.model
+        model = found.model.with_details(residuals=residuals(found.model, clients))
         assigned = model.assign(clients)
+        self.run_: Fit = dataclasses.replace(found, model=model)
         self.model_: Model = model
         self.coef_: Floats = model.coef
         self.intercept_: Floats = model.intercept
@@ -195,7 +201,33 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
         )
 
-    def _fit(self, clients: Clients) -> Any:
+    def report(self, path: str | Path) -> None:
+        """Write the report of the fit, one HTML file that opens offline.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write it.
+        """
+        from .report import write_report
+
+        check_is_fitted(self)
+        write_report(Path(path), self.run_, Assignment(self.clients_, self._client_rows, self.client_proba_))
+
+    # In a notebook: what scikit-learn shows and, once fitted, the kinds.
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._kinds_html()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in shown:
+            shown["text/html"] += self._kinds_html()
+        return shown
+
+    def _kinds_html(self) -> str:
+        return self.model_._repr_html_() if hasattr(self, "model_") else ""
+
+    def _fit(self, clients: Clients) -> Fit:
         pool, k = LocalPool(clients), self._n_clusters()
         seed = self._seed()
         settings = self.settings

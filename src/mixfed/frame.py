@@ -94,6 +94,17 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     return frame, tied
 
 
+def spreads(columns: Columns, reply: GramSum, census: CensusSum) -> tuple[Floats, float]:
+    """Give the standard deviations of the table's columns (D,) and of the target."""
+    n_rows = census.n_rows
+    # In the columns' units, in which squares do not overflow; the shift is 0 where columns are centred already.
+    shift = (census.total / n_rows - columns.centre) / columns.unit
+    variance = np.where(census.steady, 0.0, np.diag(reply.gram) / n_rows - shift**2)
+    target_shift = (census.target / n_rows - columns.target_centre) / columns.target_unit
+    target = reply.square / n_rows - target_shift**2
+    return columns.unit * np.sqrt(np.maximum(variance, 0.0)), columns.target_unit * float(np.sqrt(max(target, 0.0)))
+
+
 def _rounded(values: Floats, single: bool) -> Floats:
     """Round to single precision if some rows are in it, so that server and clients mean the same number."""
     return values.astype(np.float32).astype(np.float64) if single else values

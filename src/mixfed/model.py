@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ class Assignment:
         """As an array, an assignment is its kinds."""
         return np.asarray(self.cluster, dtype=dtype)
 
-    @property
+    @cached_property
     def cluster(self) -> Ints:
         """(c,): the most probable kind."""
         return np.asarray(np.argmax(self.probabilities, axis=1))
 
-    @property
+    @cached_property
     def probability(self) -> Floats:
         """(c,): the probability of that kind."""
         best: Floats = self.probabilities.max(axis=1)
@@ -154,6 +155,18 @@ class Model:
         return np.column_stack([self.coef, self.intercept]) if self.has_intercept else self.coef
 
     @property
+    def theta_error(self) -> Floats | None:
+        """(k, d): standard errors of `theta`, if the recipe gives them."""
+        if self.coef_error is None or not self.has_intercept or self.intercept_error is None:
+            return self.coef_error
+        return np.column_stack([self.coef_error, self.intercept_error])
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the columns of `theta`."""
+        return (*self.features, INTERCEPT) if self.has_intercept else self.features
+
+    @property
     def mixture(self) -> Mixture:
         """The models with weights and noise."""
         return Mixture(self.theta, self.weights, self.noise)
@@ -176,6 +189,10 @@ class Model:
             share[places >= 0] = known.probabilities[places[places >= 0]]
         prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.coef.T + self.intercept, share[rows.owner])
         return prediction
+
+    def with_details(self, **more: Any) -> Model:
+        """Give the same model, saying more of the fit."""
+        return dataclasses.replace(self, details=self.details | more)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the content of ``model.json``."""
@@ -231,6 +248,11 @@ class Model:
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(f"{source}: the model file is damaged ({error}): fit again") from error
 
+    def _repr_html_(self) -> str:
+        from .report.notebook import model_html
+
+        return model_html(self)
+
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
         from .tables import write_json
@@ -252,8 +274,7 @@ class Model:
             raise ValueError("no kinds, or has_intercept is neither true nor false")
 
     def _check_features(self, features: tuple[str, ...]) -> None:
-        wanted = (*self.features, INTERCEPT) if self.has_intercept else self.features
-        if features != wanted:
+        if features != self.terms:
             raise DataError(
-                f"the model was fitted on the features {', '.join(wanted)}, these rows have {', '.join(features)}"
+                f"the model was fitted on the features {', '.join(self.terms)}, these rows have {', '.join(features)}"
             )

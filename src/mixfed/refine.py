@@ -246,7 +246,7 @@ def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: in
 def converse(
     pool: Pool,
     conversations: Sequence[Conversation],
-    report: Callable[[Any], None] | None = None,
+    report: Callable[[Sequence[Query[Any]], Sequence[Any]], None] | None = None,
     who: Sample | None = None,
 ) -> list[Any]:
     """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
@@ -263,15 +263,12 @@ def converse(
     for place in range(len(conversations)):
         advance(place, None)
     while pending:
-        places = list(pending)
-        if len(places) == 1:
-            replies = (pool.ask(pending[places[0]], who),)
-        else:
-            replies = pool.ask(Together(tuple(pending[place] for place in places)), who).parts
+        places, queries = list(pending), tuple(pending.values())
+        replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Together(queries), who).parts
         for place, reply in zip(places, replies, strict=True):
             advance(place, reply)
         if report is not None:
-            report(replies)
+            report(queries, replies)
     return results
 
 

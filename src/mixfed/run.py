@@ -14,6 +14,23 @@ from .exchange import Traffic
 from .model import Model
 from .pool import Pool
 
+_PHASES = {
+    "fedmd": "Phase 1, moment descent",
+    "fedx": "Phase 2, refinement",
+    "starting": "Start of the job",
+    "survey": "Survey",
+    "summed starts": "Starts, as sums",
+    "kinds": "How many kinds",
+    "refine": "Refinement",
+    "second look": "Second look",
+    "local updates": "Local updates",
+}
+
+
+def phase_name(phase: str) -> str:
+    """Name a phase for people."""
+    return _PHASES.get(phase, phase)
+
 
 class Stop(Enum):
     """Why a recipe ended."""
@@ -63,6 +80,11 @@ class Fit:
             phases.setdefault(record["phase"], Traffic()).add(now.since(before))
             before = now
         return phases
+
+    def _repr_html_(self) -> str:
+        from .report.notebook import fit_html
+
+        return fit_html(self)
 
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the run."""

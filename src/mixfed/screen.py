@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
-from .model import Model
+from .model import Assignment, Model
 from .packing import Watch
-from .run import Fit, Watcher
+from .portrait import telling_order, traits, typical_error
+from .results import FILES, REPORT
+from .run import Fit, Watcher, phase_name
 from .run import Progress as Event
 
 if TYPE_CHECKING:
     from .federation.desk import Result, Submitted
     from .theory import Theory
 
-_PHASES = {
-    "fedmd": "Phase 1, moment descent",
-    "fedx": "Phase 2, refinement",
-    "starting": "Start of the job",
-    "survey": "Survey",
-    "summed starts": "Starts, as sums",
-    "kinds": "How many kinds",
-    "refine": "Refinement",
-    "second look": "Second look",
-    "local updates": "Local updates",
-}
 _STATUS = {
     "FINISHED:COMPLETED": "done",
     "FINISHED:ABNORMAL": "done, a site was lost",
@@ -49,6 +53,29 @@ def show(*parts: RenderableType) -> None:
         console.print(part)
 
 
+@contextmanager
+def working(what: str, quiet: bool) -> Iterator[None]:
+    """Show on a terminal that something is being done."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(what):
+        yield
+
+
+class _Rate(ProgressColumn):
+    """How fast it goes."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Show a rate, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.3g}{self.unit}" if speed < 1000 else f"{speed:,.0f}{self.unit}")
+
+
 class Rounds:
     """Bars that show the rounds of a fit as they end, on a terminal's standard error."""
 
@@ -58,6 +85,8 @@ class Rounds:
             TextColumn("{task.description:<24}"),
             BarColumn(),
             MofNCompleteColumn(),
+            _Rate("/s"),
+            TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
@@ -74,7 +103,7 @@ class Rounds:
     def update(self, event: Event) -> None:
         """Move the bar of the event's phase."""
         if event.phase not in self.bars:
-            name = _PHASES.get(event.phase, event.phase)
+            name = phase_name(event.phase)
             self.bars[event.phase] = self.progress.add_task(name, total=event.rounds or None, note="")
         self.progress.update(self.bars[event.phase], completed=event.round, note=event.info.note)
 
@@ -82,15 +111,16 @@ class Rounds:
 class Rows:
     """Bars that show the passes over a table, on a terminal's standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         self.bars: dict[str, Any] = {}
         self.progress = Progress(
             TextColumn("{task.description:<16}"),
             BarColumn(),
             TextColumn("{task.completed:,.0f} rows"),
+            _Rate(" rows/s"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            disable=quiet or not sys.stderr.isatty(),
         )
 
     def __enter__(self) -> Watch:
@@ -117,19 +147,45 @@ def size(count: int) -> str:
     return f"{value:.3g} {unit}"
 
 
-def summary(found: Fit, model: Model) -> list[RenderableType]:
-    """Show the kinds, what the fit took, and its warnings."""
+def summary(found: Fit, model: Model, assigned: Assignment | None = None) -> list[RenderableType]:
+    """Show the kinds, what tells them apart, what the fit took, and its warnings."""
     parts: list[RenderableType] = [choice_table(model)] if model.details.get("choice") else []
     shown = min(len(model.features), _columns_that_fit(Console().width, model))
-    parts.append(kinds_table(model, shown))
+    parts.append(kinds_table(model, shown, assigned))
     if shown < len(model.features):
-        parts.append(f"The {shown} of {len(model.features)} coefficients that differ most between kinds.")
+        which = "differ most between kinds" if model.n_clusters > 1 else "are strongest"
+        parts.append(f"[dim]The {shown} of {len(model.features)} coefficients that {which}.[/dim]")
     if model.coef_error is not None:
-        parts.append("Below each coefficient is its standard error.")
+        parts.append("[dim]Below each coefficient is its standard error.[/dim]")
+    parts += _apart(model)
     parts += _sampling(model)
     seconds = sum(found.seconds.values())
     parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
+
+
+def _apart(model: Model) -> list[RenderableType]:
+    """Say in words what kinds stand out by, and what they are good for."""
+    parts: list[RenderableType] = []
+    for j in range(model.n_clusters):
+        told = "; ".join(str(trait) for trait in traits(model, j, 2))
+        if told:
+            parts.append(f"Kind {j} stands out by {escape(told)}.")
+    pooled = model.details.get("pooled_noise")
+    if pooled is not None and model.n_clusters > 1:
+        parts.append(
+            f"A row is typically missed by {typical_error(model):.3g}; by {pooled:.3g} with one model for all."
+        )
+    return parts
+
+
+def where_it_is(folder: Path) -> list[RenderableType]:
+    """Say which files a fit wrote, and what to do with them."""
+    place = escape(shlex.quote(str(folder)))
+    return [
+        f"Open [bold]{escape(str(folder / REPORT))}[/bold] in a browser; beside it are {', '.join(FILES[:-1])}.",
+        f"[dim]Next: mixfed predict {place} NEW.csv --out predictions.parquet (or mixfed assign, for kinds only)[/dim]",
+    ]
 
 
 def federation_summary(found: Result) -> list[RenderableType]:
@@ -156,7 +212,7 @@ def phases_table(found: Fit) -> Table:
         table.add_column(heading, justify="left" if heading == "phase" else "right")
     for phase, traffic in found.phases().items():
         cells = str(traffic.exchanges), size(traffic.bytes_down), size(traffic.bytes_up)
-        table.add_row(_PHASES.get(phase, phase), *cells)
+        table.add_row(phase_name(phase), *cells)
     return table
 
 
@@ -216,20 +272,27 @@ def choice_table(model: Model) -> Table:
 def _columns_that_fit(width: int, model: Model) -> int:
     """Say how many coefficients a screen of this width has room for."""
     widest = max(9, *(len(name) for name in model.features))
-    return int(np.clip((width - (39 if model.has_intercept else 27)) // (widest + 3), 1, _MOST_SHOWN))
+    return int(np.clip((width - (49 if model.has_intercept else 37)) // (widest + 3), 1, _MOST_SHOWN))
 
 
-def kinds_table(model: Model, count: int) -> Table:
-    """Show each kind's share, noise and the ``count`` coefficients that tell it best from the others."""
-    shown = np.argsort(-np.ptp(model.coef, axis=0), kind="stable")[:count]
+def kinds_table(model: Model, count: int, assigned: Assignment | None = None) -> Table:
+    """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
+    shown = telling_order(model)[:count]
     title = f"{model.n_clusters} kinds of client" if model.n_clusters > 1 else "One kind of client"
     table = Table(title=title, title_justify="left")
-    for heading in ("kind", "share", "noise", *(["intercept"] if model.has_intercept else [])):
+    sizes = [] if assigned is None else [f"{(assigned.cluster == j).sum():,}" for j in range(model.n_clusters)]
+    for heading in (
+        "kind",
+        *(["clients"] if sizes else []),
+        "share",
+        "noise",
+        *(["intercept"] if model.has_intercept else []),
+    ):
         table.add_column(heading, justify="right")
     for feature in shown:
         table.add_column(escape(model.features[feature]), justify="right")
     for j in range(model.n_clusters):
-        cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:#.3g}"]
+        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", f"{model.noise[j]:#.3g}"]
         if model.has_intercept:
             cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
         for feature in shown:

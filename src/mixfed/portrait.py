@@ -1,0 +1,114 @@
+"""What a person wants to know of the kinds: which coefficients tell them apart, and by how much.
+
+Coefficients of columns in different units cannot be compared. Times the column's standard deviation they can: such an
+*effect* is how much the target changes when the column changes by a usual amount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import draws
+from .arrays import Floats, Ints
+
+if TYPE_CHECKING:
+    from .model import Model
+    from .store import Held
+
+NORMAL_95 = 1.959963984540054
+"""Standard errors on each side of a 95 % interval."""
+_SURE = 2.0
+"""A kind differs in a coefficient if it does by so many standard errors."""
+_RESIDUAL_CLIENTS, _RESIDUAL_ROWS = 20_000, 200_000
+"""Clients and rows whose residuals are looked at, about: enough for the shape of a distribution."""
+_FARTHEST, _BINS = 5.0, 40
+"""Residuals are counted up to so many standard deviations on each side, in so many bins."""
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A coefficient by which a kind differs from the others."""
+
+    feature: str
+    value: float
+    others: float
+    """The mean of the other kinds' coefficients, weighted by their shares."""
+
+    def __str__(self) -> str:
+        return f"{self.feature} {signed(self.value)} (others {signed(self.others)})"
+
+
+def effects(model: Model) -> Floats:
+    """Give coefficients times the columns' standard deviations, (k, d)."""
+    return model.coef * _units(model)
+
+
+def telling_order(model: Model) -> Ints:
+    """Order features by how much kinds differ in their effects, (d,); one kind's by how strong they are."""
+    effect = effects(model)
+    if model.n_clusters == 1:
+        return np.argsort(-np.abs(effect[0]), kind="stable")
+    centre = model.weights @ effect
+    return np.argsort(-(model.weights @ (effect - centre) ** 2), kind="stable")
+
+
+def traits(model: Model, kind: int, count: int = 3) -> list[Trait]:
+    """Give the coefficients in which a kind surely differs from the others, those that matter most first."""
+    if model.n_clusters == 1:
+        return []
+    share = np.delete(model.weights, kind)
+    share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
+    others = share @ np.delete(model.coef, kind, axis=0)
+    gap = np.abs(model.coef[kind] - others)
+    least = 0.0 if model.coef_error is None else _SURE * model.coef_error[kind]
+    order = np.argsort(-gap * _units(model), kind="stable")
+    sure = [feature for feature in order if gap[feature] > np.broadcast_to(least, gap.shape)[feature]]
+    return [
+        Trait(model.features[feature], float(model.coef[kind, feature]), float(others[feature]))
+        for feature in sure[:count]
+    ]
+
+
+def typical_error(model: Model) -> float:
+    """Give the standard deviation of the noise over all rows, whatever their kind."""
+    rows = np.asarray(model.details.get("kind_rows", model.weights), dtype=np.float64)
+    return float(np.sqrt(rows @ model.noise**2 / rows.sum()))
+
+
+def residuals(model: Model, clients: Held) -> dict[str, Any]:
+    """Count residuals in units of each kind's noise, on a sample of the clients if there are many.
+
+    Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships, in whose first and last bin is also what lies
+    beyond, and how many ``clients`` were looked at.
+    """
+    share = min(_RESIDUAL_CLIENTS / clients.n_clients, _RESIDUAL_ROWS / clients.n_rows)
+    if share < 1:
+        chance = draws.uniform(model.seed, "residuals", 0, clients.keys)[:, 0]
+        some = clients.subset(np.flatnonzero(chance < share))
+    else:
+        some = clients.block(0, clients.n_clients)
+    member = np.repeat(model.assign(some).probabilities, some.rows, axis=0)
+    scale = np.where(model.noise > 0, model.noise, 1.0)
+    residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
+    edges = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
+    place = np.clip(np.searchsorted(edges, residual, side="right") - 1, 0, _BINS - 1)
+    counts = [np.bincount(place[:, j], member[:, j], _BINS) for j in range(model.n_clusters)]
+    return {
+        "edges": np.round(edges, 6).tolist(),
+        "counts": np.round(counts, 1).tolist(),
+        "clients": some.n_clients,
+    }
+
+
+def signed(value: float) -> str:
+    """Show a number with its sign, in three digits."""
+    return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _units(model: Model) -> Floats:
+    """Give the columns' standard deviations, (d,), or 1 where a recipe does not tell them."""
+    spread = model.details.get("spread")
+    return np.ones(len(model.features)) if spread is None else np.asarray(spread, dtype=np.float64)

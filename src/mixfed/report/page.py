@@ -1,0 +1,301 @@
+"""The page: sentences, tables and the places of the figures, which a script draws from the digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from .. import __version__
+from ..errors import DataError
+from ..model import Assignment, Model
+from ..portrait import signed, traits
+from ..run import Fit, phase_name
+from ..tables import write_whole
+from ..theory import predict_for
+from . import words
+from .digest import digest
+
+
+def write_report(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any] | None = None) -> None:
+    """Write the report of a fit as one HTML file, whole or not at all."""
+    html = report_html(found, assigned, about)
+    write_whole(path, lambda partial: partial.write_text(html, encoding="utf-8"))
+
+
+def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] | None = None) -> str:
+    """Make the report of a fit.
+
+    ``assigned`` has the clients of the fit with their kinds, or None where these stayed with their owners; ``about`` is
+    what is known of the run besides: ``data``, ``command``, ``versions``, ``notes``, ``folder``.
+    """
+    model, about = found.model, about or {}
+    numbers = digest(model, assigned, found.trace)
+    for record in numbers["trace"]:
+        record["name"] = phase_name(record["phase"])
+    sections = list(_sections(found, numbers, about))
+    heading = words.title(model, about.get("data"))
+    return Template(_static("page.html")).substitute(
+        version=escape(__version__),
+        title=escape(heading),
+        css=_static("report.css"),
+        links="".join(f'<a href="#{name}">{label}</a>' for name, label, _ in sections if label),
+        body=_header(model, numbers, heading) + "\n".join(html for _, _, html in sections),
+        # A tag within a name must not end the script that holds it.
+        digest=json.dumps(numbers, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        script=_static("report.js"),
+    )
+
+
+@cache
+def _static(name: str) -> str:
+    return (files(__package__) / "static" / name).read_text(encoding="utf-8")
+
+
+def _sections(found: Fit, numbers: dict[str, Any], about: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
+    """Give the sections in order: anchor, label in the bar at the top, HTML."""
+    model = found.model
+    if model.warnings:
+        yield "warnings", "", _warnings(model)
+    yield "kinds", "Kinds", _kinds(model, numbers)
+    yield "coefficients-section", "Coefficients", _coefficients(model)
+    if numbers["certainty"] is not None:
+        if model.n_clusters > 1:
+            yield "sure", "Certainty", _pair(_certainty(numbers), _sizes(numbers))
+        else:
+            yield "sure", "", _sizes(numbers)
+    if numbers["residuals"] is not None:
+        yield "residuals-section", "Residuals", _residuals(model)
+    if numbers["clients"] is not None:
+        yield "clients-section", "Clients", _clients(model, numbers)
+    process = [_choice(model)] if len(numbers["choice"]) > 1 else []
+    process += [_convergence(found, numbers)] if numbers["trace"] else []
+    if process:
+        yield "choice-section" if len(process) > 1 else "fit", "The fit", _pair(*process)
+    yield "run", "This run", _pair(_run(found, about), _theory(model))
+
+
+def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
+    sizes = model.details.get("sizes", [])
+    clients, rows = sum(count for _, count in sizes), sum(size * count for size, count in sizes)
+    facts = [f"{clients:,} clients", f"{rows:,} rows"] if sizes else []
+    facts.append(f"{len(model.features):,} {'feature' if len(model.features) == 1 else 'features'}")
+    if model.target_column:
+        facts.append(f"target <b>{escape(model.target_column)}</b>")
+    if model.client_column:
+        facts.append(f"client <b>{escape(model.client_column)}</b>")
+    tiles = "".join(
+        f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
+        for number, what in words.tiles(model, numbers)
+    )
+    return (
+        f'<header class="top"><h1>{escape(heading)}</h1><div class="soft">{" &middot; ".join(facts)}</div>'
+        f'<div class="tiles">{tiles}</div></header>'
+    )
+
+
+def _warnings(model: Model) -> str:
+    items = "".join(f"<li>{escape(warning)}</li>" for warning in model.warnings)
+    return f'<section class="warnings" id="warnings"><h2>To keep in mind</h2><ul>{items}</ul></section>'
+
+
+def _kinds(model: Model, numbers: dict[str, Any]) -> str:
+    cards = "".join(_card(model, j, kind) for j, kind in enumerate(numbers["kinds"]))
+    return _section("kinds", "The kinds", f"<p>{escape(words.kinds(model))}</p>", f'<div class="kinds">{cards}</div>')
+
+
+def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
+    facts = [f"{kind['clients']:,} clients"] if kind["clients"] is not None else []
+    facts += [f"{kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
+    facts.append(f"noise {kind['noise']:.3g}")
+    told = "".join(
+        f"<li><b>{escape(trait.feature)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
+        for trait in traits(model, j)
+    )
+    return (
+        f'<button type="button" class="kind" data-kind="{j}" aria-pressed="false">'
+        f'<span class="head"><span class="dot"></span>Kind {j}'
+        f'<span class="share">{words.percent(kind["share"])}</span></span>'
+        f'<span class="bar" style="display:block"><i style="width:{100 * kind["share"]:.1f}%"></i></span>'
+        f"<small>{' &middot; '.join(facts)}</small>"
+        f"{f'<ul>{told}</ul>' if told else ''}</button>"
+    )
+
+
+def _coefficients(model: Model) -> str:
+    usual = '<option value="usual">for a usual change</option>' if "spread" in model.details else ""
+    every = '<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else ""
+    controls = (
+        '<div class="controls" data-for="coefficients">'
+        f'<label>Scale <select id="units">{usual}<option value="own">each row its own</option></select></label>'
+        '<label>Order <select id="order"><option value="telling">kinds differ most</option>'
+        '<option value="strongest">strongest</option><option value="table">as in the table</option></select></label>'
+        f"{every}</div>"
+    )
+    return _section(
+        "coefficients-section",
+        "Coefficients, side by side",
+        controls,
+        '<div class="plot" id="coefficients"></div>',
+        _caption(words.coefficients(model)),
+        f"<details><summary>All coefficients as a table</summary>{_coefficient_table(model)}</details>",
+    )
+
+
+def _coefficient_table(model: Model) -> str:
+    errors, rows = model.theta_error, []
+    for feature, name in enumerate(model.terms):
+        cells = [escape(name)]
+        for j in range(model.n_clusters):
+            error = "" if errors is None else f" <small>&plusmn;{errors[j, feature]:.2g}</small>"
+            cells.append(f"{model.theta[j, feature]:.5g}{error}")
+        rows.append(cells)
+    return _table(["", *(f"kind {j}" for j in range(model.n_clusters))], rows, 'id="coefficient-table"')
+
+
+def _certainty(numbers: dict[str, Any]) -> str:
+    chances = numbers["certainty"]["chances"]
+    table = _table(
+        ["put into", *(f"is kind {j}" for j in range(len(chances)))],
+        [[f"kind {j}", *(words.percent(chance) for chance in line)] for j, line in enumerate(chances)],
+    )
+    return _section(
+        "sure",
+        "How sure is each client's kind?",
+        _buttons("certainty", {"plain": "Clients", "log": "Logarithmic"}),
+        '<div class="plot" id="certainty"></div>',
+        _caption(words.certainty(numbers)),
+        f"<details><summary>Which kinds mix</summary>{table}{_caption(words.overlap())}</details>",
+    )
+
+
+def _sizes(numbers: dict[str, Any]) -> str:
+    views = {"counts": "Clients", "shares": "Shares"} | ({"sure": "Certainty"} if len(numbers["kinds"]) > 1 else {})
+    return _section(
+        "sizes-section",
+        "Clients by number of rows",
+        _buttons("sizes", views),
+        '<div class="plot" id="sizes"></div>',
+        _caption(words.sizes(numbers)),
+    )
+
+
+def _choice(model: Model) -> str:
+    figure = '<div class="plot" id="choice"></div>'
+    return _section("choice-section", "How many kinds?", figure, _caption(words.choice(model)))
+
+
+def _residuals(model: Model) -> str:
+    figure = '<div class="plot" id="residuals"></div>'
+    return _section("residuals-section", "What the models leave over", figure, _caption(words.residuals(model)))
+
+
+def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
+    told = {name for record in numbers["trace"] for name in record}
+    views = {"likelihood": "Likelihood", "loss": "Loss", "movement": "Movement"}
+    phases = [
+        [phase_name(phase), f"{traffic.exchanges}", f"{traffic.bytes_down:,}", f"{traffic.bytes_up:,}"]
+        for phase, traffic in found.phases().items()
+    ]
+    return _section(
+        "fit",
+        "How the fit went",
+        _buttons("convergence", {name: label for name, label in views.items() if name in told}),
+        '<div class="plot" id="convergence"></div>',
+        _caption(words.convergence(found.stop)),
+        "<details><summary>Exchanges and bytes by phase</summary>"
+        + _table(["phase", "exchanges", "bytes to a client or site", "bytes from it"], phases)
+        + "</details>",
+    )
+
+
+def _clients(model: Model, numbers: dict[str, Any]) -> str:
+    kinds = "".join(f'<option value="{j}">kind {j}</option>' for j in range(model.n_clusters))
+    heads = ["client", "rows", "kind", "probability", *(["next kind"] if model.n_clusters > 1 else [])]
+    cells = "".join(
+        f'<th aria-sort="none"><button type="button">{head}</button></th>' if place < 4 else f"<th>{head}</th>"
+        for place, head in enumerate(heads)
+    )
+    controls = (
+        '<div class="controls">'
+        '<input type="search" id="search" placeholder="Search a client" aria-label="Search a client">'
+        f'<select id="only" aria-label="Kind"><option value="">all kinds</option>{kinds}</select>'
+        '<select id="sorting" aria-label="Order"><option value="largest">largest first</option>'
+        '<option value="unsure">least certain first</option></select><span id="found"></span></div>'
+    )
+    table = (
+        f'<div class="scroll"><table id="clients"><thead><tr>{cells}</tr></thead>'
+        '<tbody id="client-rows"></tbody></table></div>'
+        '<div class="controls"><button type="button" id="more" hidden>Show more</button></div>'
+    )
+    return _section("clients-section", "Clients", f"<p>{escape(words.clients(numbers))}</p>", controls, table)
+
+
+def _theory(model: Model) -> str:
+    try:
+        rows = [[escape(cell) for cell in row] for row in predict_for(model).described()]
+    except DataError:
+        return ""
+    table = _table(["quantity", "value", "meaning"], rows, 'class="words"')
+    return _section("theory", "For readers of the paper", f"<p>{escape(words.theory())}</p>", table)
+
+
+def _run(found: Fit, about: dict[str, Any]) -> str:
+    model = found.model
+    facts = [
+        ["recipe", model.recipe],
+        ["loss", model.loss],
+        ["seed", str(model.seed)],
+        ["exchanges", f"{found.traffic.exchanges}"],
+        ["seconds", f"{sum(found.seconds.values()):.2f}"],
+    ]
+    if "likelihood" in model.details:
+        facts.append(["log likelihood", f"{model.details['likelihood']:.6g}"])
+    facts += [[name, str(version)] for name, version in about.get("versions", {}).items()]
+    settings = model.details.get("settings", {})
+    chosen = [[name, str(value)] for name, value in settings.items() if value is not None]
+    parts = [_table([], [[escape(name), escape(value)] for name, value in facts], 'class="words"')]
+    parts += [f'<p class="soft">{escape(note)}</p>' for note in about.get("notes", [])]
+    if chosen:
+        table = _table([], [[escape(name), escape(value)] for name, value in chosen], 'class="words"')
+        parts.append(f"<details><summary>Settings of the recipe</summary>{table}</details>")
+    if about.get("command"):
+        parts.append(f"<h3>To get this again</h3><pre>{escape(about['command'])}</pre>")
+    folder = about.get("folder") or "result"
+    code = f'from mixfed import Model\n\nmodel = Model.load("{folder}")\nprint(model.coef, model.features)'
+    parts.append(f"<h3>To go on in Python</h3><pre>{escape(code)}</pre>")
+    return _section("run", "This run", *parts)
+
+
+def _section(name: str, heading: str, *parts: str) -> str:
+    return f'<section id="{name}"><h2>{escape(heading)}</h2>{"".join(parts)}</section>'
+
+
+def _pair(*sections: str) -> str:
+    return f'<div class="pair">{"".join(sections)}</div>'
+
+
+def _caption(text: str) -> str:
+    return f'<p class="caption">{escape(text)}</p>'
+
+
+def _buttons(figure: str, views: dict[str, str]) -> str:
+    """Offer the views of a figure, if there are several; the first is shown."""
+    buttons = "".join(
+        f'<button type="button" data-value="{name}" aria-pressed="{"true" if place == 0 else "false"}">{label}</button>'
+        for place, (name, label) in enumerate(views.items())
+    )
+    return f'<div class="controls" data-for="{figure}"{"" if len(views) > 1 else " hidden"}>{buttons}</div>'
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], attributes: str = "") -> str:
+    """Make a table of cells that are HTML already."""
+    head = "".join(f"<th>{cell}</th>" for cell in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    head = f"<thead><tr>{head}</tr></thead>" if heads else ""
+    return f'<div class="scroll"><table {attributes}>{head}<tbody>{body}</tbody></table></div>'

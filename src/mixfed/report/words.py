@@ -1,0 +1,166 @@
+"""The sentences of a report, for a person who has not read the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Model
+from ..portrait import typical_error
+
+
+def title(model: Model, source: str | None) -> str:
+    """Say what was found."""
+    found = "One kind of client" if model.n_clusters == 1 else f"{model.n_clusters} kinds of client"
+    return f"{found} in {source}" if source else found
+
+
+def kinds(model: Model) -> str:
+    """Say what kinds are."""
+    target = model.target_column or "the target"
+    if model.n_clusters == 1:
+        return f"All clients follow one model of {target}; more kinds were not worth their parameters."
+    return (
+        f"Clients of one kind follow the same model of {target}; kinds are in the order of their share. "
+        "Below each are the coefficients that set it apart, and after them the mean of the other kinds. "
+        "Choose a kind to bring it out in all figures."
+    )
+
+
+def coefficients(model: Model) -> str:
+    """Say how to read coefficients."""
+    said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. "
+    if model.coef_error is not None:
+        said += "The line is a 95 % interval: kinds whose lines do not overlap surely differ. "
+    if "spread" in model.details:
+        said += (
+            "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
+            "compared: how much the target changes when the column changes by a usual amount. Point at a mark for the "
+            "coefficient in the column's own units."
+        )
+    return said
+
+
+def certainty(digest: dict[str, Any]) -> str:
+    """Say how sure assignments are."""
+    return (
+        f"{percent(digest['certainty']['sure'])} of the clients are placed with a probability of 0.9 or more. The "
+        "others have "
+        "rows that more than one kind explains; predictions for them are averaged over kinds, weighted by these "
+        "probabilities."
+    )
+
+
+def sizes(digest: dict[str, Any]) -> str:
+    """Say what the number of rows has to do with it."""
+    labels, sure = digest["sizes"]["labels"], digest["sizes"]["sure"]
+    said = "How many rows clients have, by kind. "
+    if len(labels) > 1:
+        said += (
+            f"The more rows, the surer: {percent(sure[0])} of those with {labels[0]} {_rows(labels[0])} are placed "
+            "with "
+            f"0.9 or more, {percent(sure[-1])} of those with {labels[-1]}."
+        )
+    return said
+
+
+def choice(model: Model) -> str:
+    """Say how the number of kinds was found."""
+    entries = {entry["n_clusters"]: entry["bic"] for entry in model.details["choice"] if entry["sound"]}
+    k = model.n_clusters
+    others = [bic for tried, bic in entries.items() if tried != k]
+    said = "BIC is the fit to the data less a price for every parameter; the highest wins. "
+    if k in entries and others and (gap := entries[k] - max(others)) > 0:
+        if gap > 10:
+            strength = "far more than chance"
+        elif gap > 2:
+            strength = "some evidence"
+        else:
+            strength = "little: the other number is almost as good"
+        said += (
+            f"{k} {'kind is' if k == 1 else 'kinds are'} ahead of the next best number by {gap:.3g}, which is "
+            f"{strength}. "
+        )
+    asked, rows = model.details["choice"][0]["rows"], round(sum(model.details["kind_rows"]))
+    if asked != rows:
+        said += f"They were compared on a sample of {asked:,} rows, then the choice was checked on all."
+    return said
+
+
+def residuals(model: Model) -> str:
+    """Say what residuals tell."""
+    looked = model.details["residuals"]["clients"]
+    clients = sum(count for _, count in model.details["sizes"]) if "sizes" in model.details else looked
+    sample = f" From a sample of {looked:,} clients." if looked < clients else ""
+    return (
+        "What is left of the target once a kind's model is subtracted, divided by the kind's noise. The dashed line "
+        "is the normal "
+        "distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one side) "
+        "say that "
+        f"probabilities are too bold, that a column is missing, or that the target should be transformed.{sample}"
+    )
+
+
+def convergence(stop: str | None) -> str:
+    """Say how the fit went."""
+    said = (
+        "Each point is an exchange: one question to all clients, or a sample of them, and one sum as the answer. "
+        "Within a phase the likelihood "
+        "should rise and the models come to rest; a second look starts lower, from kinds merged and split, and is "
+        "kept only if it ends higher."
+    )
+    return said + (f" It ended because {stop}." if stop else "")
+
+
+def overlap() -> str:
+    """Say how to read the table of mix-ups."""
+    return (
+        "Of the clients that were put into a kind, how many belong to each, by their probabilities. Kinds that mix "
+        "are hard to tell apart."
+    )
+
+
+def clients(digest: dict[str, Any]) -> str:
+    """Say who is listed."""
+    listed, total = len(digest["clients"]["listed"]), digest["clients"]["total"]
+    if listed == total:
+        return "All clients, by their rows."
+    return f"The largest and the least certain of {total:,} clients; all of them are in clients.parquet."
+
+
+def theory() -> str:
+    """Say what the paper's quantities are."""
+    return (
+        "Quantities of the theorems in Su, Xu and Yang, Global Convergence of Federated Learning for Mixed "
+        "Regression, for this fit. "
+        "The paper leaves constants unnamed, which are 1 here: read them as orders of magnitude."
+    )
+
+
+def tiles(model: Model, digest: dict[str, Any]) -> list[tuple[str, str]]:
+    """Give the figures at the top: a number, and what it is."""
+    tried = [entry["n_clusters"] for entry in model.details.get("choice", [])]
+    how = f"found among 1 to {max(tried)}" if tried else "as asked"
+    found = [(str(model.n_clusters), f"{'kind' if model.n_clusters == 1 else 'kinds'}, {how}")]
+    error, pooled = typical_error(model), model.details.get("pooled_noise")
+    if pooled is not None and model.n_clusters > 1:
+        found.append((f"{error:.3g}", f"typical error of a row; {pooled:.3g} with one model for all"))
+    else:
+        found.append((f"{error:.3g}", "typical error of a row"))
+    spread = model.details.get("target_spread")
+    if spread:
+        explained = percent(max(0.0, 1.0 - (error / spread) ** 2))
+        alone = "" if model.n_clusters == 1 else f"; {percent(max(0.0, 1.0 - (pooled / spread) ** 2))} with one model"
+        found.append((explained, f"of the variation explained{alone}"))
+    if digest["certainty"] is not None and model.n_clusters > 1:
+        found.append((percent(digest["certainty"]["sure"]), "of clients are placed with a probability of 0.9 or more"))
+    return found
+
+
+def percent(share: float) -> str:
+    """Show a share as people do: never 0 % of something, never 100 % of less than all."""
+    digits = 1 if 0 < share < 0.1 or 0.99 < share < 1 else 0
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def _rows(label: str) -> str:
+    return "row" if label == "1" else "rows"

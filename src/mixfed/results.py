@@ -1,0 +1,101 @@
+"""The folder of a fit: what `mixfed fit` writes, and what the other commands read."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import platform
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from . import __version__
+from .errors import DataError
+from .exchange import Traffic
+from .model import Assignment, Model
+from .outputs import write_all
+from .run import Fit
+from .tables import parquet_writer, read_table, write_json, write_whole
+
+MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
+FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
+
+
+def about_run(data: str, command: Sequence[str], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Say what a fit was made of and with, for whoever wants to get it again."""
+    versions = {"mixfed": __version__, "python": platform.python_version()}
+    versions |= {module.__name__: module.__version__ for module in (numba, np, pa)}
+    return {"data": data, "command": shlex.join(command), "versions": versions, "notes": list(notes)}
+
+
+def write_results(folder: Path, found: Fit, assigned: Assignment, about: dict[str, Any]) -> None:
+    """Write all that came of a fit; what was there before is replaced when all of it is whole."""
+    from .report import write_report
+
+    about_report = about | {"folder": str(folder)}
+    write_all(
+        {
+            folder / CLIENTS: parquet_writer(assigned.columns()),
+            folder / TRACE: parquet_writer(found.columns()),
+            folder / RUN: lambda path: write_json(path, found.scalars() | about),
+            folder / REPORT: lambda path: write_report(path, found, assigned, about_report),
+            folder / MODEL: found.model.save,
+        }
+    )
+
+
+def read_results(folder: Path) -> tuple[Fit, Assignment | None, dict[str, Any]]:
+    """Read a folder of results. Of one that an earlier version wrote, or a federation, some parts are missing."""
+    model = Model.load(folder)
+    about = _read_run(folder / RUN)
+    trace = read_table(folder / TRACE).to_pylist() if (folder / TRACE).exists() else []
+    traffic = Traffic(*(about.get(item.name, 0) for item in dataclasses.fields(Traffic)))
+    found = Fit(model, trace, traffic, about.get("seconds", {}), about.get("stop", ""))
+    return found, read_assignment(folder, model), about | {"folder": str(folder)}
+
+
+def read_assignment(folder: Path, model: Model) -> Assignment | None:
+    """Read the kinds of the clients that were in the fit; None if they are not there."""
+    path = folder / CLIENTS
+    if not path.exists():
+        return None
+    table = read_table(path)
+    names = ["client", "rows", *(f"probability_{j}" for j in range(model.n_clusters))]
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise DataError(f"{path}: it has no column '{missing[0]}', so it does not belong to the model beside it")
+    ids, rows, *chances = (table[name].to_numpy() for name in names)
+    return Assignment(ids, rows, np.column_stack(chances))
+
+
+def write_coefficients(path: Path, model: Model) -> None:
+    """Write the coefficients as CSV: one line for each kind and column, with its standard error."""
+    errors = model.theta_error
+
+    def write(partial: Path) -> None:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            lines = csv.writer(file)
+            lines.writerow(["kind", "feature", "coefficient", "standard_error"])
+            for j, theta in enumerate(model.theta.tolist()):
+                for place, name in enumerate(model.terms):
+                    lines.writerow([j, name, theta[place], "" if errors is None else float(errors[j, place])])
+
+    write_whole(path, write)
+
+
+def _read_run(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({error}): remove it, or fit again") from error
+    if not isinstance(about, dict):
+        raise DataError(f"{path}: damaged: remove it, or fit again")
+    return about

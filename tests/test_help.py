@@ -1,0 +1,102 @@
+"""Every example that a command's help gives, and every command in the README, runs as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from mixfed.cli import app
+from mixfed.tables import read_table
+
+ROOT = Path(__file__).parent.parent
+FEDERATION = {"init", "up", "down", "submit", "status", "resume", "local"}
+"""Their examples run in tests/test_flare.py, with a federation that is up."""
+
+
+def leaves(command, name=()):
+    if hasattr(command, "commands"):
+        for part, inner in command.commands.items():
+            yield from leaves(inner, (*name, part))
+    else:
+        yield name, command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+def example(command):
+    """Give the example in a command's help, as a person would copy it."""
+    found = re.findall(r"Example: `([^`]+)`", command.help or "")
+    assert len(found) == 1, f"one example for each command: {command.name}"
+    return shlex.split(found[0])
+
+
+def run(arguments, folder):
+    """Run a command as a shell would, in a folder."""
+    assert arguments[0] == "mixfed"
+    command = [sys.executable, "-m", "mixfed", *arguments[1:]]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+def test_the_help_shows_its_example(name):
+    shown = CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert shown.exit_code == 0
+    assert " ".join(example(COMMANDS[name])) in re.sub(r"\s+", " ", shown.output)
+    assert example(COMMANDS[name])[: len(name) + 1] == ["mixfed", *name]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder as it is after a newcomer's first commands, with a table of new clients."""
+    place = tmp_path_factory.mktemp("examples")
+    for first in (("simulate",), ("fit",)):
+        done = run(example(COMMANDS[first]), place)
+        assert done.returncode == 0, done.stderr
+    (place / "new.parquet").write_bytes((place / "clients.parquet").read_bytes())
+    return place
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name[-1] not in FEDERATION], ids=" ".join)
+def test_the_example_in_the_help_runs(name, folder):
+    arguments = example(COMMANDS[name])
+    done = run(arguments, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.strip()
+    written = [arguments[i + 1] for i, word in enumerate(arguments) if word in ("--out", "--card", "--coef")]
+    assert all((folder / path).exists() for path in written)
+    assert all(read_table(folder / path).num_rows for path in written if path.endswith(".parquet"))
+
+
+def readme_commands():
+    """Give the commands that the README shows in blocks, in order: those of the federation and of make apart."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+    lines = [line.split("#")[0].strip() for kind, block in blocks if not kind for line in block.splitlines()]
+    return [line for line in lines if line.startswith(".venv/bin/mixfed") and " federate " not in line]
+
+
+def test_the_readme_runs(tmp_path):
+    commands = readme_commands()
+    assert len(commands) >= 6
+    for line in commands:
+        done = run(["mixfed", *shlex.split(line)[1:]], tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def test_the_ten_lines_of_the_readme_run(tmp_path):
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test lint format docs bench clean
 
 setup: $(STAMP)
 
@@ -30,10 +30,14 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Pages in site/, without network. A page, link, name or cell of the notebook that is broken is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/speed.py --json benchmarks/results/speed.json --plot benchmarks/results/growth.png
 	$(BIN)/python benchmarks/recovery.py --seeds 3
 	$(BIN)/python benchmarks/exchanges.py --flare --json benchmarks/results/exchanges.json
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis site

@@ -1,9 +1,10 @@
 """Speed, memory and growth, as ratios to yardsticks timed in the same run.
 
-    python benchmarks/speed.py [round] [fit] [report] [small] [profile] [startup] [growth] [memory] [--json FILE] [--plot FILE]
+    python benchmarks/speed.py [PART ...] [--json FILE] [--plot FILE]
 
-Without names all parts are run; ``memory`` writes 3 GB to a temporary folder. The yardstick of rounds and fits is
-``X @ theta.T`` in NumPy on the same rows, with as many threads as NumPy likes. Each figure is a median of five.
+Parts: round, fit, report, small, profile, startup, growth, memory. Without names all are run; ``memory`` writes 3 GB to
+a temporary folder. The yardstick of rounds and fits is ``X @ theta.T`` in NumPy on the same rows, with as many threads
+as NumPy likes. Each figure is a median of five.
 """
 
 from __future__ import annotations

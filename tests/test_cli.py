@@ -278,3 +278,18 @@ def test_demo_compares_with_the_truth(tmp_path):
     assert process.returncode == 0, complaint
     assert "Against the truth: error 0.0" in said
     assert (tmp_path / "demo" / "model.json").exists()
+
+
+def test_quiet_prints_nothing(tmp_path):
+    def silent(*arguments):
+        done = mixfed(*arguments, "--quiet")
+        assert done.exit_code == 0, done.output
+        assert done.output == ""
+
+    data, result = tmp_path / "t.parquet", tmp_path / "result"
+    silent("simulate", "--clients", 200, "--dim", 2, "--clusters", 2, "--out", data)
+    silent("pack", data, "--client", "client", "--target", "y", "--out", tmp_path / "packed")
+    silent("fit", tmp_path / "packed", "--clusters", 2, "--out", result)
+    silent("assign", result, data, "--out", tmp_path / "kinds.parquet")
+    silent("predict", result, data, "--out", tmp_path / "predictions.parquet")
+    silent("report", result)

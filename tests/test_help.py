@@ -77,26 +77,32 @@ def test_the_example_in_the_help_runs(name, folder):
     assert all(read_table(folder / path).num_rows for path in written if path.endswith(".parquet"))
 
 
-def readme_commands():
-    """Give the commands that the README shows in blocks, in order: those of the federation and of make apart."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
-    lines = [line.split("#")[0].strip() for kind, block in blocks if not kind for line in block.splitlines()]
-    return [line for line in lines if line.startswith(".venv/bin/mixfed") and " federate " not in line]
+def blocks(page):
+    """Give the blocks of a page, with their language."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.S | re.M)
 
 
-def test_the_readme_runs(tmp_path):
-    commands = readme_commands()
-    assert len(commands) >= 6
-    for line in commands:
-        done = run(["mixfed", *shlex.split(line)[1:]], tmp_path)
+def commands(page):
+    """Give the commands that a page shows, in order, but for those of the federation, which have tests of their own."""
+    lines = [
+        line.split("#")[0].strip() for kind, block in blocks(page) if kind in ("", "sh") for line in block.splitlines()
+    ]
+    found = [line.removeprefix(".venv/bin/") for line in lines]
+    return [line for line in found if line.startswith("mixfed") and " federate " not in line]
+
+
+@pytest.mark.parametrize(("page", "least"), [("README.md", 6), ("docs/tutorial.md", 3)])
+def test_the_page_runs(page, least, tmp_path):
+    assert len(commands(page)) >= least
+    for line in commands(page):
+        done = run(shlex.split(line), tmp_path)
         assert done.returncode == 0, (line, done.stderr)
-
-
-def test_the_ten_lines_of_the_readme_run(tmp_path):
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    code = [block for kind, block in blocks(page) if kind == "python"]
+    assert code
+    for block in code:
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()

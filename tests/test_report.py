@@ -293,7 +293,7 @@ def test_the_page_shows_the_model(page, fitted):
         text = cards.nth(j).inner_text()
         assert f"Kind {j}" in text
         assert f"{100 * model.weights[j]:.0f}" in text
-        assert f"noise {model.noise[j]:.3g}" in text
+        assert f"noise {model.noise[j]:#.3g}".rstrip(".") in text
     marks = page.locator("#coefficients g.coefficient")
     assert marks.count() == model.n_clusters * len(model.features)
     mark = page.locator('#coefficients g.coefficient[data-kind="1"][data-feature="price"]')

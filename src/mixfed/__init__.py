@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
-    from .model import Model
+    from .model import Assignment, Model
     from .packing import pack
     from .paper import fit_paper
     from .pool import LocalPool
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {
+    "Assignment": "model",
     "AutoSettings": "settings",
     "Clients": "data",
     "DaskPool": "cluster",
@@ -47,6 +48,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Assignment",
     "AutoSettings",
     "Clients",
     "DaskPool",

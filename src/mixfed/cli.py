@@ -109,6 +109,7 @@ def simulate(
     anchors: Annotated[int | None, typer.Option(help="Clients with many rows. [0]")] = None,
     anchor_rows: Annotated[int | None, typer.Option(help="Rows of each of those. [1000]")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same table.")] = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Simulate a table of clients, with the truth in a .truth.json next to it.
 
@@ -132,7 +133,7 @@ def simulate(
         n_anchors=anchors,
         anchor_rows=anchor_rows,
     )
-    _save_simulation(made, out)
+    _save_simulation(made, out, quiet)
 
 
 @app.command()
@@ -144,6 +145,7 @@ def pack(
     target: Target = None,
     out: Annotated[Path, typer.Option(help="The folder to write the packed table in.")],
     features: Features = None,
+    quiet: Quiet = False,
 ) -> None:
     """Pack a table that is larger than memory, for `mixfed fit` to read from disk.
 
@@ -153,14 +155,16 @@ def pack(
     from .cli_columns import need_columns, notes_on, show_notes
     from .packing import pack as write
 
-    client, target = need_columns(data, client, target, "pack")
-    with screen.Rows() as watch:
+    client, target = need_columns(data, client, target, "pack", quiet=quiet)
+    with screen.Rows(quiet) as watch:
         made = write(data, out, client, target, split_names(features), watch=watch)
-    show_notes(notes_on(data, made, client, target, features))
-    typer.echo(
+    if not quiet:
+        show_notes(notes_on(data, made, client, target, features))
+    said = (
         f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
         f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
     )
+    _say(said, quiet)
 
 
 @app.command()
@@ -252,6 +256,7 @@ def assign(
     folder: FitFolder,
     data: Packed,
     out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet).")],
+    quiet: Quiet = False,
 ) -> None:
     """Find the kinds of clients, in the fit or never seen, from their rows.
 
@@ -265,7 +270,7 @@ def assign(
     model = Model.load(folder)
     kinds = _assignment(model, data)
     write_parquet(out, kinds.columns())
-    typer.echo(f"{out}: the kinds of {len(kinds.ids)} clients")
+    _say(f"{out}: the kinds of {len(kinds.ids)} clients", quiet)
 
 
 @app.command()
@@ -277,6 +282,7 @@ def predict(
     history: Annotated[
         Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Predict the target of each row, in row order.
 
@@ -305,7 +311,7 @@ def predict(
     rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
     write_parquet(out, {"prediction": model.predict(rows, known)})
     seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
-    typer.echo(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known")
+    _say(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known", quiet)
 
 
 @app.command()
@@ -333,8 +339,7 @@ def report(
     path = out or folder / REPORT
     write_report(path, found, assigned, about)
     _export(found, assigned, about, card, coef)
-    if not quiet:
-        typer.echo("\n".join(str(written) for written in (path, card, coef) if written is not None))
+    _say("\n".join(str(written) for written in (path, card, coef) if written is not None), quiet)
 
 
 @app.command()
@@ -430,7 +435,12 @@ def _pool(table: Held, scheduler: str | None) -> Pool:
     return DaskPool(connect(scheduler), table)
 
 
-def _save_simulation(made: Simulation, out: Path) -> None:
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        typer.echo(text)
+
+
+def _save_simulation(made: Simulation, out: Path, quiet: bool = False) -> None:
     """Write a table and, next to it, the truth about it."""
     from .tables import write_json, write_parquet
 
@@ -438,10 +448,11 @@ def _save_simulation(made: Simulation, out: Path) -> None:
     write_parquet(out, made.columns())
     truth = out.with_suffix(".truth.json")
     write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
-    typer.echo(
+    said = (
         f"{out}: {made.clients.n_rows} rows of {made.clients.n_clients} clients, {made.clients.dim} features, "
         f"{len(made.theta)} kinds; the truth is in {truth}"
     )
+    _say(said, quiet)
 
 
 def _require_parquet(out: Path) -> None:

@@ -103,9 +103,14 @@ def residuals(model: Model, clients: Held) -> dict[str, Any]:
     }
 
 
+def digits(value: float, sign: str = "") -> str:
+    """Show a number in three digits, zeros at the end included."""
+    return f"{value:{sign}#.3g}".rstrip(".").replace("-", "\N{MINUS SIGN}")
+
+
 def signed(value: float) -> str:
-    """Show a number with its sign, in three digits."""
-    return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
+    """Show a number in three digits, with its sign."""
+    return digits(value, "+")
 
 
 def _units(model: Model) -> Floats:

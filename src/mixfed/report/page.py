@@ -14,7 +14,7 @@ from typing import Any
 from .. import __version__
 from ..errors import DataError
 from ..model import Assignment, Model
-from ..portrait import signed, traits
+from ..portrait import digits, signed, traits
 from ..run import Fit, phase_name
 from ..tables import write_whole
 from ..theory import predict_for
@@ -112,7 +112,7 @@ def _kinds(model: Model, numbers: dict[str, Any]) -> str:
 def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
     facts = [f"{kind['clients']:,} clients"] if kind["clients"] is not None else []
     facts += [f"{kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
-    facts.append(f"noise {kind['noise']:.3g}")
+    facts.append(f"noise {digits(kind['noise'])}")
     told = "".join(
         f"<li><b>{escape(trait.feature)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
         for trait in traits(model, j)

@@ -1,0 +1,48 @@
+"""What the pages take from the code when they are built: the reference of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import typer.main
+
+from mixfed.cli import app
+
+
+def on_page_markdown(markdown: str, **rest: Any) -> str:
+    """Put the reference of all commands where a page asks for it."""
+    if "{{ commands }}" not in markdown:
+        return markdown
+    return markdown.replace("{{ commands }}", "\n".join(_described(typer.main.get_command(app), "mixfed")))
+
+
+def _described(command: click.Command, name: str) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for part, inner in command.commands.items():
+            yield from _described(inner, f"{name} {part}")
+        return
+    yield f"## {name}\n\n{command.help}\n"
+    yield "| option | meaning |\n|---|---|"
+    for item in command.params:
+        yield f"| {_names(item)} | {_meaning(item)} |"
+    yield ""
+
+
+def _names(item: click.Parameter) -> str:
+    if isinstance(item, click.Argument):
+        return f"`{(item.metavar or item.name or '').upper()}`"
+    return ", ".join(f"`{name}`" for name in (*item.opts, *item.secondary_opts))
+
+
+def _meaning(item: click.Parameter) -> str:
+    said = str(getattr(item, "help", None) or "").replace("|", "\\|")
+    choices = getattr(item.type, "choices", None)
+    if choices:
+        names = [getattr(choice, "value", choice) for choice in choices]
+        said += f" One of {', '.join(f'`{name}`' for name in names)}."
+    default = item.default
+    if isinstance(item, click.Option) and not item.is_flag and isinstance(default, str | int | float):
+        said += f" Default: `{getattr(default, 'value', default)}`."
+    return said + (" Required." if isinstance(item, click.Option) and item.required else "")

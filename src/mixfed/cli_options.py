@@ -41,6 +41,7 @@ Packed = Annotated[
 Data = Annotated[Path, typer.Argument(help="A .parquet or .csv(.gz) file.", show_default=False)]
 Client = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
 Target = Annotated[str | None, typer.Option(help="The column to explain.")]
+FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
 Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")]
 Clusters = Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")]
 Recipe = Annotated[RecipeName, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")]
@@ -90,6 +91,12 @@ def _resume_hint(options: dict[str, Any]) -> str:
     out = options.get("out")
     resumable = out is not None and (out / JOURNAL).is_file()
     return "; the same command with --resume goes on" if resumable else ""
+
+
+def say(text: str, quiet: bool = False) -> None:
+    """Print a line, unless nothing is to be printed."""
+    if not quiet:
+        typer.echo(text)
 
 
 def complain(message: str) -> None:

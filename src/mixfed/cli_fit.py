@@ -1,0 +1,254 @@
+"""Commands that fit kinds and use them: `pack`, `fit`, `assign`, `predict`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_options import (
+    JOURNAL,
+    AsJson,
+    Card,
+    Client,
+    Clusters,
+    Coefficients,
+    Config,
+    Data,
+    Features,
+    FitFolder,
+    Intercept,
+    Loss,
+    LossName,
+    Packed,
+    Quiet,
+    Recipe,
+    RecipeName,
+    Seed,
+    Target,
+    command_line,
+    parse_clusters,
+    read_settings,
+    recipe_named,
+    say,
+    split_names,
+    tidy,
+)
+from .cli_show import export
+from .errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from .model import Assignment, Model
+    from .pool import Pool
+    from .store import Held
+
+app = typer.Typer()
+
+
+@app.command()
+@tidy
+def fit(
+    data: Packed,
+    *,
+    client: Client = None,
+    target: Target = None,
+    out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
+    features: Features = None,
+    clusters: Clusters = "auto",
+    recipe: Recipe = RecipeName.auto,
+    loss: Loss = LossName.squared,
+    intercept: Intercept = True,
+    config: Config = None,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    dask: Annotated[
+        str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
+    ] = None,
+    card: Card = None,
+    coef: Coefficients = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Log the run and its files to MLflow.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit one model per kind of client; write `report.html`, `model.json`, `clients.parquet` and what else there is.
+
+    A file needs `--client` and `--target`; a folder of `mixfed pack` knows them, and may be larger than memory.
+
+    Example: `mixfed fit clients.parquet --client client --target y --out result`
+    """
+    import dataclasses
+
+    from . import screen
+    from .cli_columns import need_columns, notes_on, show_notes
+    from .journal import JournalPool, fingerprint
+    from .outputs import check_file, check_folder
+    from .portrait import residuals
+    from .results import about_run, write_results
+    from .store import Store, open_held
+
+    silent = quiet or as_json
+    n_clusters = parse_clusters(clusters)
+    settings = read_settings(recipe, config, n_clusters)
+    check_folder(out, data)
+    check_file("--card", card, data)
+    check_file("--coef", coef, data)
+    if not data.is_dir():
+        need_columns(data, client, target, "fit", quiet=silent)
+    if mlflow:
+        from .tracking import require_mlflow
+
+        require_mlflow()
+    with screen.working(f"Reading {data.name}", silent):
+        table = open_held(data, client, target, split_names(features), intercept=intercept)
+    if isinstance(table, Store):
+        client, target = table.client_column, table.target_column
+    noticed = notes_on(data, table, client, target, features)
+    if not silent:
+        show_notes(noticed)
+    out.mkdir(parents=True, exist_ok=True)
+    run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
+    with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
+        with screen.Rounds(silent) as watch:
+            found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
+        model = dataclasses.replace(found.model, client_column=client, target_column=target)
+        found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table)))
+        command = command_line("fit", data, client=client, target=target, features=features, clusters=clusters)
+        command += command_line("", recipe=recipe.value, config=config, seed=seed, out=out)[2:]
+        about = about_run(data.name, command if intercept else [*command, "--no-intercept"], noticed)
+        assigned = model.assign(table)
+        write_results(out, found, assigned, about)
+    export(found, assigned, about | {"folder": str(out)}, card, coef)
+    if mlflow:
+        from .tracking import log_run
+
+        log_run(out, found, about)
+    if as_json:
+        typer.echo(json.dumps(model.scalars() | found.scalars()))
+    elif not quiet:
+        screen.show(*screen.summary(found, found.model, assigned), *screen.where_it_is(out))
+
+
+@app.command()
+@tidy
+def assign(
+    folder: FitFolder,
+    data: Packed,
+    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet).")],
+    quiet: Quiet = False,
+) -> None:
+    """Find the kinds of clients, in the fit or never seen, from their rows.
+
+    Example: `mixfed assign result new.parquet --out kinds.parquet`
+    """
+    from .model import Model
+    from .outputs import check_parquet
+    from .tables import write_parquet
+
+    check_parquet(out, data)
+    model = Model.load(folder)
+    kinds = _assignment(model, data)
+    write_parquet(out, kinds.columns())
+    say(f"{out}: the kinds of {len(kinds.ids)} clients", quiet)
+
+
+@app.command()
+@tidy
+def predict(
+    folder: FitFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet).")],
+    history: Annotated[
+        Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the target of each row, in row order.
+
+    Clients in `--history` are predicted by the kind that it shows, other clients of the fit by the kind found there,
+    and all others by the mean over the kinds.
+
+    Example: `mixfed predict result new.parquet --out predictions.parquet`
+    """
+    from .model import Model
+    from .outputs import check_parquet
+    from .results import read_assignment
+    from .store import is_store
+    from .tables import read_rows, write_parquet
+
+    check_parquet(out, data, history, folder / "clients.parquet")
+    if is_store(data):
+        raise DataError(
+            f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
+        )
+    model = Model.load(folder)
+    client, _ = _columns_of(model)
+    known = read_assignment(folder, model)
+    if history is not None:
+        recent = _assignment(model, history)
+        known = known.updated(recent) if known is not None else recent
+    rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
+    write_parquet(out, {"prediction": model.predict(rows, known)})
+    seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
+    say(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known", quiet)
+
+
+@app.command()
+@tidy
+def pack(
+    data: Data,
+    *,
+    client: Client = None,
+    target: Target = None,
+    out: Annotated[Path, typer.Option(help="The folder to write the packed table in.")],
+    features: Features = None,
+    quiet: Quiet = False,
+) -> None:
+    """Pack a table that is larger than memory, for `mixfed fit` to read from disk.
+
+    Example: `mixfed pack clients.parquet --client client --target y --out packed`
+    """
+    from . import screen
+    from .cli_columns import need_columns, notes_on, show_notes
+    from .packing import pack as write
+
+    client, target = need_columns(data, client, target, "pack", quiet=quiet)
+    with screen.Rows(quiet) as watch:
+        made = write(data, out, client, target, split_names(features), watch=watch)
+    if not quiet:
+        show_notes(notes_on(data, made, client, target, features))
+    said = (
+        f"{out}: {made.n_rows} rows of {made.n_clients} clients, {made.dim - made.intercept} features, "
+        f"{screen.size(made.size)}; next: mixfed fit {out} --out result"
+    )
+    say(said, quiet)
+
+
+def _pool(table: Held, scheduler: str | None) -> Pool:
+    """Keep the clients here, or give them to the workers of a dask scheduler."""
+    if scheduler is None:
+        from .pool import LocalPool
+
+        return LocalPool(table)
+    try:
+        from .cluster import DaskPool, connect
+    except ImportError:
+        raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
+    return DaskPool(connect(scheduler), table)
+
+
+def _columns_of(model: Model) -> tuple[str, str]:
+    if model.client_column is None or model.target_column is None:
+        raise SettingsError(
+            "this model does not know which columns are client and target: take that of `mixfed fit`, or of a site"
+        )
+    return model.client_column, model.target_column
+
+
+def _assignment(model: Model, data: Path) -> Assignment:
+    """Find the kinds of the clients in a file or a packed folder."""
+    from .store import open_held
+
+    client, target = _columns_of(model)
+    return model.assign(open_held(data, client, target, model.features, intercept=model.has_intercept))

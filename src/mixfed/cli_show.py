@@ -1,0 +1,92 @@
+"""Commands that show what came of a fit: `report` and `theory`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .cli_options import (
+    AsJson,
+    Card,
+    Coefficients,
+    FitFolder,
+    Quiet,
+    say,
+    tidy,
+)
+
+if TYPE_CHECKING:
+    from .model import Assignment
+    from .run import Fit
+
+app = typer.Typer()
+
+
+@app.command()
+@tidy
+def report(
+    folder: FitFolder,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it. [report.html in the folder]", metavar="FILE.html")
+    ] = None,
+    card: Card = None,
+    coef: Coefficients = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a fit again, one HTML file that opens offline, or its coefficients, or a model card.
+
+    Example: `mixfed report result --card model.md --coef coefficients.csv`
+    """
+    from .outputs import check_file
+    from .report import write_report
+    from .results import REPORT, read_results
+
+    for option, file in (("--out", out), ("--card", card), ("--coef", coef)):
+        check_file(option, file)
+    found, assigned, about = read_results(folder)
+    path = out or folder / REPORT
+    write_report(path, found, assigned, about)
+    export(found, assigned, about, card, coef)
+    say("\n".join(str(written) for written in (path, card, coef) if written is not None), quiet)
+
+
+@app.command()
+@tidy
+def theory(
+    folder: FitFolder,
+    error_constant: Annotated[float, typer.Option(help="The constant c in p_e.")] = 1.0,
+    deviation_constant: Annotated[float, typer.Option(help="The constant C in nu.")] = 1.0,
+    contraction_constant: Annotated[float, typer.Option(help="The constant C_1 in the contraction.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the paper's theorems predict for a fit, up to the constants that they leave unnamed.
+
+    Example: `mixfed theory result`
+    """
+    from .model import Model
+    from .theory import Constants, predict_for
+
+    found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))
+    if as_json:
+        typer.echo(json.dumps(found.as_dict() | {"note": "up to constants"}))
+        return
+    from . import screen
+
+    screen.show(screen.theory_table(found))
+
+
+def export(
+    found: Fit, assigned: Assignment | None, about: dict[str, Any], card: Path | None, coef: Path | None
+) -> None:
+    """Write a model card and the coefficients, where they are asked for."""
+    if card is not None:
+        from .card import write_card
+
+        write_card(card, found, assigned, about)
+    if coef is not None:
+        from .results import write_coefficients
+
+        write_coefficients(coef, found.model)

@@ -341,7 +341,7 @@ CASES = {
         fit("good.csv", "--cluster 2 --out o"),
         r"no such option.*--cluster.* did you mean .*--cl",
     ),
-    "no output": (nothing, fit("good.csv", ""), r"missing option '--out'; see .*fit --help"),
+    "no output": (nothing, "assign result good.csv", r"missing option '--out'; see .*assign --help"),
     "no data": (nothing, "fit", r"missing argument 'DATA'; see .*fit --help"),
     "unknown command": (nothing, "fti good.csv", r"no such command 'fti'; did you mean 'fit'\? see .* --help"),
     "unknown subcommand": (

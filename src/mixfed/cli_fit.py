@@ -54,7 +54,7 @@ def fit(
     *,
     client: Client = None,
     target: Target = None,
-    out: Annotated[Path, typer.Option(help="The folder to write the results in.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the results in.")] = Path("result"),
     features: Features = None,
     clusters: Clusters = "auto",
     recipe: Recipe = RecipeName.auto,

@@ -97,10 +97,9 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
     columns, whole = describe(path)
     rows = columns[0].rows
     if client is None:
-        client = _likeliest([column for column in columns if column.name != target], "likeness_to_client")
+        client = _likely_client([column for column in columns if column.name != target])
     if target is None:
-        # Of columns that are as likely, the last: tables tend to end with what they are about.
-        target = _likeliest([column for column in columns[::-1] if column.name != client], "likeness_to_target")
+        target = _likely_target([column for column in columns if column.name != client])
     return Guess(columns, client, target, rows, whole)
 
 
@@ -188,9 +187,15 @@ def _says(words: re.Pattern[str], name: str) -> bool:
     return any(words.fullmatch(word) for word in re.split(r"[\W_\d]+", parted))
 
 
-def _likeliest(columns: Sequence[Column], likeness: str) -> str | None:
-    best = max(columns, key=lambda column: float(getattr(column, likeness)), default=None)
-    return best.name if best is not None and getattr(best, likeness) > 0 else None
+def _likely_client(columns: Sequence[Column]) -> str | None:
+    likely = [column for column in columns if column.likeness_to_client > 0]
+    return max(likely, key=lambda column: column.likeness_to_client).name if likely else None
+
+
+def _likely_target(columns: Sequence[Column]) -> str | None:
+    likely = [column for column in columns if column.likeness_to_target > 0]
+    # Tables tend to end with what they are about.
+    return max(likely, key=lambda column: column.likeness_to_target + (column is likely[-1])).name if likely else None
 
 
 def _notes_on_writing(source: Source) -> list[str]:

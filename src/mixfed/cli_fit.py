@@ -114,9 +114,20 @@ def fit(
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table)))
-        command = command_line("fit", data, client=client, target=target, features=features, clusters=clusters)
-        command += command_line("", recipe=recipe.value, config=config, seed=seed, out=out)[2:]
-        about = about_run(data.name, command if intercept else [*command, "--no-intercept"], noticed)
+        command = command_line(
+            "fit",
+            data,
+            client=client,
+            target=target,
+            features=features,
+            clusters=clusters,
+            recipe=recipe,
+            config=config,
+            intercept=intercept,
+            seed=seed,
+            out=out,
+        )
+        about = about_run(data.name, command, noticed)
         assigned = model.assign(table)
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)

@@ -149,10 +149,12 @@ def parse_clusters(text: str) -> int | None:
 
 
 def command_line(command: str, *arguments: object, **options: object) -> list[str]:
-    """Give the command with those of its options that are not left open, as a person would type it."""
+    """Give the command with those of its options that are not None, as a person would type it."""
     words = ["mixfed", command, *map(str, arguments)]
     for name, value in options.items():
-        if value is not None:
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        elif value is not None:
             words += [f"--{name}", str(value)]
     return words
 

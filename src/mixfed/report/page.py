@@ -128,13 +128,15 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
 
 
 def _coefficients(model: Model) -> str:
-    usual = '<option value="usual">for a usual change</option>' if "spread" in model.details else ""
+    common = "for a usual change" if "spread" in model.details else "one for all"
+    telling = '<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else ""
     every = '<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else ""
     controls = (
         '<div class="controls" data-for="coefficients">'
-        f'<label>Scale <select id="units">{usual}<option value="own">each row its own</option></select></label>'
-        '<label>Order <select id="order"><option value="telling">kinds differ most</option>'
-        '<option value="strongest">strongest</option><option value="table">as in the table</option></select></label>'
+        f'<label>Scale <select id="units"><option value="common">{common}</option>'
+        '<option value="own">each row its own</option></select></label>'
+        f'<label>Order <select id="order">{telling}<option value="strongest">strongest</option>'
+        '<option value="table">as in the table</option></select></label>'
         f"{every}</div>"
     )
     return _section(
@@ -207,7 +209,7 @@ def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
         "How the fit went",
         _buttons("convergence", {name: label for name, label in views.items() if name in told}),
         '<div class="plot" id="convergence"></div>',
-        _caption(words.convergence(found.stop)),
+        _caption(words.convergence(found.phases(), found.stop)),
         "<details><summary>Exchanges and bytes by phase</summary>"
         + _table(["phase", "exchanges", "bytes to a client or site", "bytes from it"], phases)
         + "</details>",

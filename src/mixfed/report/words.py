@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..model import Model
@@ -18,7 +19,8 @@ def kinds(model: Model) -> str:
     """Say what kinds are."""
     target = model.target_column or "the target"
     if model.n_clusters == 1:
-        return f"All clients follow one model of {target}; more kinds were not worth their parameters."
+        found = "; more kinds were not worth their parameters" if model.details.get("choice") else ", as asked"
+        return f"All clients follow one model of {target}{found}."
     return (
         f"Clients of one kind follow the same model of {target}; kinds are in the order of their share. "
         "Below each are the coefficients that set it apart, and after them the mean of the other kinds. "
@@ -28,9 +30,10 @@ def kinds(model: Model) -> str:
 
 def coefficients(model: Model) -> str:
     """Say how to read coefficients."""
-    said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. "
+    several = model.n_clusters > 1
+    said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. " if several else ""
     if model.coef_error is not None:
-        said += "The line is a 95 % interval: kinds whose lines do not overlap surely differ. "
+        said += f"The line is a 95 % interval{': kinds whose lines do not overlap surely differ' if several else ''}. "
     if "spread" in model.details:
         said += (
             "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
@@ -53,6 +56,8 @@ def certainty(digest: dict[str, Any]) -> str:
 def sizes(digest: dict[str, Any]) -> str:
     """Say what the number of rows has to do with it."""
     labels, sure = digest["sizes"]["labels"], digest["sizes"]["sure"]
+    if len(digest["kinds"]) == 1:
+        return "How many rows clients have."
     said = "How many rows clients have, by kind. "
     if len(labels) > 1:
         said += (
@@ -100,15 +105,18 @@ def residuals(model: Model) -> str:
     )
 
 
-def convergence(stop: str | None) -> str:
+def convergence(phases: Iterable[str], stop: str) -> str:
     """Say how the fit went."""
     said = (
         "Each point is an exchange: one question to all clients, or a sample of them, and one sum as the answer. "
-        "Within a phase the likelihood "
-        "should rise and the models come to rest; a second look starts lower, from kinds merged and split, and is "
-        "kept only if it ends higher."
+        "Within a phase the fit should get better and the models come to rest. "
     )
-    return said + (f" It ended because {stop}." if stop else "")
+    if "second look" in phases:
+        said += (
+            "A second look starts lower, from kinds merged and split, and is kept only if it ends higher than the "
+            "refinement before it. "
+        )
+    return said + (f"It ended because {stop}." if stop else "")
 
 
 def overlap() -> str:

@@ -120,7 +120,7 @@
 
   figure("coefficients", (place, width) => {
     const { features, values, errors, spread, order, intercept } = data.coefficients;
-    const usual = byId("units").value === "usual";
+    const common = byId("units").value === "common";
     const sorting = byId("order").value;
     const all = byId("all")?.checked;
     const slopes = features.length - (intercept ? 1 : 0);
@@ -128,11 +128,11 @@
     let shown = sorting === "table" ? [...Array(slopes).keys()] : [...order];
     if (sorting === "strongest") shown.sort((a, b) => strength(b) - strength(a));
     if (!all) shown = shown.slice(0, 12);
-    if (intercept && !usual) shown.push(slopes);
+    if (intercept && !(common && spread)) shown.push(slopes); // it has no usual change
 
     const half = (j, f) => (errors ? 1.96 * errors[j][f] : 0);
     // On its own scale a row runs from minus to plus its largest value; else all rows share one.
-    const unit = (f) => (usual ? spread[f] : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + half(j, f))));
+    const unit = (f) => (common ? (spread ? spread[f] : 1) : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + half(j, f))));
     let low = 0;
     let high = 0;
     for (const f of shown) {
@@ -149,7 +149,7 @@
     const each = 74;
     const abreast = Math.max(1, Math.floor((width - left) / each));
     const top = kinds.length > 1 ? 12 + 20 * Math.ceil(kinds.length / abreast) : 8;
-    const height = top + shown.length * row + (usual ? 44 : 24);
+    const height = top + shown.length * row + (common ? 44 : 24);
     const x = linear(low - pad, high + pad, left, width - 10);
     const svg = canvas(place, width, height, "Coefficients of each kind, with intervals");
     const floor = top + shown.length * row;
@@ -160,12 +160,13 @@
       add(key, "text", { x: at + 11, y: y + 4 }, `Kind ${j}`);
       key.addEventListener("click", () => bring(focus === j ? null : j));
     }
-    if (usual) {
+    if (common) {
       for (const [value, label] of ticks(low - pad, high + pad, width < 500 ? 4 : 7)) {
         add(svg, "line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: floor });
         add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": "middle" }, label);
       }
-      const what = width < 500 ? "change of the target" : "change of the target for a usual change of the column";
+      const change = width < 500 ? "change of the target" : "change of the target for a usual change of the column";
+      const what = spread ? change : "coefficient";
       add(svg, "text", { x: (left + width) / 2, y: floor + 36, "text-anchor": "middle" }, what);
     } else {
       add(svg, "text", { x: x(0), y: floor + 17, "text-anchor": "middle" }, "0");

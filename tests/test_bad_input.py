@@ -252,7 +252,11 @@ CASES = {
         r"this file is to be read",
     ),
     "kinds over the table": (nothing, "assign result good.parquet --out good.parquet", r"this file is to be read"),
-    "predictions in csv": (nothing, "predict result good.csv --out p.csv", r"--out p.csv: .* must end in .parquet"),
+    "predictions in csv": (
+        nothing,
+        "predict result good.csv --out p.txt",
+        r"--out p.txt: .* must end in .parquet or .csv",
+    ),
     "predictions in a folder": (
         lambda work: (work / "d.parquet").mkdir(),
         "predict result good.csv --out d.parquet",

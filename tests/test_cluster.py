@@ -28,6 +28,7 @@ from mixfed import (  # noqa: E402
     PoolError,
     SettingsError,
     cli,
+    cli_fit,
     fit_auto,
     fit_paper,
     simulate,
@@ -392,7 +393,7 @@ def test_a_fit_that_lost_its_cluster_can_be_resumed(made, tmp_path, monkeypatch)
     arguments = ["--client", "client", "--target", "y", "--clusters", "2", "--no-intercept", "--seed", "1"]
     fit = ["fit", str(tmp_path / "t.parquet"), *arguments, "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
-        patch.setattr(cli, "_pool", lambda table, scheduler: Disturbed(LocalPool(table), 7, lose))
+        patch.setattr(cli_fit, "_pool", lambda table, scheduler: Disturbed(LocalPool(table), 7, lose))
         result = CliRunner().invoke(cli.app, fit)
     assert result.exit_code == 2
     assert result.stderr.endswith("mixfed: the cluster is lost; the same command with --resume goes on\n")

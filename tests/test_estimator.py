@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -68,6 +69,12 @@ def test_cross_validation_routes_the_groups(problem):
         model = MixedRegressor(2).set_fit_request(groups=True).set_predict_request(groups=True)
         scores = cross_validate(model, X, y, params={"groups": groups}, cv=GroupKFold(3), error_score="raise")
         assert scores["test_score"].shape == (3,)
+        split = KFold(3, shuffle=True, random_state=0)
+        scores = cross_validate(MixedRegressor(2), X, y, params={"groups": groups}, cv=split, error_score="raise")
+        for score, (train, test) in zip(scores["test_score"], split.split(X), strict=True):
+            alone = MixedRegressor(2).fit(X[train], y[train], groups=groups[train])
+            assert score == pytest.approx(r2_score(y[test], alone.predict(X[test], groups=groups[test])))
+            assert score > alone.score(X[test], y[test])
         pipeline = make_pipeline(StandardScaler(), MixedRegressor(2).set_fit_request(groups=True))
         cross_validate(pipeline, X, y, params={"groups": groups}, cv=GroupKFold(3), error_score="raise")
 

@@ -139,13 +139,27 @@ def test_columns_in_large_units_do_not_look_important():
     assert telling_order(model).tolist() == [0, 1]
     assert telling_order(some_fit().model).tolist() == [1, 0]
     trait = traits(some_fit().model, 1, 1)[0]
-    assert (trait.feature, trait.value, trait.others) == ("b", -3.0, 5.0)
+    assert (trait.name, trait.value, trait.others) == ("b", -3.0, 5.0)
+
+
+def test_kinds_can_stand_out_by_their_level_and_their_noise():
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(300) % 3, 6)
+    X = rng.normal(50, 1, (len(label), 1))
+    y = 2 * X[:, 0] + np.array([0.0, 30.0, 0.0])[label] + np.array([1.0, 1.0, 9.0])[label] * rng.normal(size=len(label))
+    clients = Clients.from_arrays(X, y, np.repeat(np.arange(300), 6), intercept=True, features=("x",))
+    model = fit_auto(LocalPool(clients), clients.features, 3).model
+    high, loud = int(np.argmax(model.intercept + 50 * model.coef[:, 0])), int(np.argmax(model.noise))
+    assert traits(model, high)[0].name == "usual level"
+    assert traits(model, high)[0].value == pytest.approx(130, abs=1)
+    assert traits(model, loud)[0].name in ("noise", "usual level")
+    assert any(trait.name == "noise" and trait.value == pytest.approx(9, rel=0.1) for trait in traits(model, loud))
 
 
 def test_a_kind_does_not_stand_out_by_what_is_not_sure():
     fit = some_fit()
     unsure = Model(**{**vars(fit.model), "coef_error": np.full((3, 2), 10.0)})
-    assert traits(unsure, 1) == []
+    assert [trait.name for trait in traits(unsure, 1)] == ["noise"]
 
 
 def test_spreads_are_the_standard_deviations_of_the_columns():
@@ -295,7 +309,7 @@ def test_the_page_shows_the_model(page, fitted):
         assert f"{100 * model.weights[j]:.0f}" in text
         assert f"noise {model.noise[j]:#.3g}".rstrip(".") in text
     marks = page.locator("#coefficients g.coefficient")
-    assert marks.count() == model.n_clusters * len(model.features)
+    assert marks.count() == model.n_clusters * (len(model.features) + 1)  # the usual level is one more
     mark = page.locator('#coefficients g.coefficient[data-kind="1"][data-feature="price"]')
     told = mark.get_attribute("data-tip").replace("\N{MINUS SIGN}", "-")
     price = float(re.search(r"price: (\S+)", told)[1])
@@ -309,7 +323,7 @@ def test_the_page_shows_the_model(page, fitted):
 
 def test_the_figures_answer(page, fitted):
     model = Model.load(fitted)
-    page.locator("#units").select_option("own")  # then there is room for the intercept, too
+    page.locator("#units").select_option("own")  # then the intercept takes the place of the usual level
     assert page.locator("#coefficients g.coefficient").count() == model.n_clusters * len(model.terms)
     page.locator('.kind[data-kind="1"]').click()
     assert page.locator('.kind[data-kind="1"]').get_attribute("aria-pressed") == "true"

@@ -106,6 +106,8 @@ def _fit(
         single = settings.anchors == "single"
         rules = Rules(settings.shared_noise)
         ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
+    if ground.target_spread == 0:
+        most = 1  # there is nothing to tell kinds by
     search = _Search(run, ground, settings, seed)
     with run.timing("kinds"):
         if n_clusters is None:
@@ -353,7 +355,7 @@ def _model(
         spread = covariance(mixture, reply, 0, reply.missing[0], found.rules)
         if spread is not None:
             errors = errors_to_user(frame, spread[order])
-    scanned = search.scanned
+    scanned, own = search.scanned, len(features) - (features[-1] == INTERCEPT)
     return Model.from_mixture(
         final,
         features,
@@ -366,7 +368,8 @@ def _model(
             "settings": dataclasses.asdict(settings),
             "likelihood": search.likelihood(found),
             "searched_clients": search.searched_clients,
-            "spread": ground.spread[: len(features) - (features[-1] == INTERCEPT)].tolist(),
+            "spread": ground.spread[:own].tolist(),
+            "means": (ground.census.total / ground.census.n_rows)[:own].tolist(),
             "target_spread": ground.target_spread,
             "pooled_noise": frame.scale,
             "kind_rows": reply.rows[0][order].tolist(),

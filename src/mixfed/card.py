@@ -49,6 +49,7 @@ def _data(model: Model, about: dict[str, Any]) -> Iterable[str]:
         rows, clients = sum(size * count for size, count in sizes), sum(count for _, count in sizes)
         yield f"- {clients:,} clients with {rows:,} rows, from {sizes[0][0]:,} to {sizes[-1][0]:,} each"
     yield f"- Features: {', '.join(model.features)}{', and an intercept' if model.has_intercept else ''}"
+    yield from (f"- {note[0].upper()}{note[1:]}" for note in about.get("notes", []))
 
 
 def _kinds(model: Model, assigned: Assignment | None) -> Iterable[str]:

@@ -29,6 +29,7 @@ from .cli_options import (
     Seed,
     Target,
     command_line,
+    complain,
     parse_clusters,
     read_settings,
     recipe_named,
@@ -85,7 +86,7 @@ def fit(
     from .journal import JournalPool, fingerprint
     from .outputs import check_file, check_folder
     from .portrait import residuals
-    from .results import about_run, write_results
+    from .results import about_run, check_same_run, write_results
     from .store import Store, open_held
 
     silent = quiet or as_json
@@ -109,6 +110,8 @@ def fit(
         show_notes(noticed)
     out.mkdir(parents=True, exist_ok=True)
     run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
+    if resume:
+        check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         with screen.Rounds(silent) as watch:
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
@@ -127,7 +130,7 @@ def fit(
             seed=seed,
             out=out,
         )
-        about = about_run(data.name, command, noticed)
+        about = about_run(data.name, command, run, noticed)
         assigned = model.assign(table)
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)
@@ -139,6 +142,9 @@ def fit(
         typer.echo(json.dumps(model.scalars() | found.scalars()))
     elif not quiet:
         screen.show(*screen.summary(found, found.model, assigned), *screen.where_it_is(out))
+    else:
+        for warning in model.warnings:
+            complain(f"warning: {warning}")
 
 
 @app.command()
@@ -146,7 +152,7 @@ def fit(
 def assign(
     folder: FitFolder,
     data: Packed,
-    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet).")],
+    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet or .csv).")],
     quiet: Quiet = False,
 ) -> None:
     """Find the kinds of clients, in the fit or never seen, from their rows.
@@ -154,13 +160,13 @@ def assign(
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
     from .model import Model
-    from .outputs import check_parquet
-    from .tables import write_parquet
+    from .outputs import check_table
+    from .tables import write_table
 
-    check_parquet(out, data)
+    check_table(out, data)
     model = Model.load(folder)
     kinds = _assignment(model, data)
-    write_parquet(out, kinds.columns())
+    write_table(out, kinds.columns())
     say(f"{out}: the kinds of {len(kinds.ids)} clients", quiet)
 
 
@@ -169,7 +175,7 @@ def assign(
 def predict(
     folder: FitFolder,
     data: Data,
-    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet).")],
+    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet or .csv).")],
     history: Annotated[
         Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
     ] = None,
@@ -183,12 +189,12 @@ def predict(
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
     from .model import Model
-    from .outputs import check_parquet
+    from .outputs import check_table
     from .results import read_assignment
     from .store import is_store
-    from .tables import read_rows, write_parquet
+    from .tables import read_rows, write_table
 
-    check_parquet(out, data, history, folder / "clients.parquet")
+    check_table(out, data, history, folder / "clients.parquet")
     if is_store(data):
         raise DataError(
             f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
@@ -200,7 +206,7 @@ def predict(
         recent = _assignment(model, history)
         known = known.updated(recent) if known is not None else recent
     rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
-    write_parquet(out, {"prediction": model.predict(rows, known)})
+    write_table(out, {"prediction": model.predict(rows, known)})
     seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
     say(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known", quiet)
 

@@ -35,10 +35,9 @@ class LossName(StrEnum):
     squared = "squared"
 
 
-Packed = Annotated[
-    Path, typer.Argument(help="A .parquet or .csv(.gz) file, or a folder of `mixfed pack`.", show_default=False)
-]
-Data = Annotated[Path, typer.Argument(help="A .parquet or .csv(.gz) file.", show_default=False)]
+_FILE = "A .parquet or .csv file, or .tsv or .txt; text also with .gz, .bz2 or .zst"
+Data = Annotated[Path, typer.Argument(help=f"{_FILE}.", show_default=False)]
+Packed = Annotated[Path, typer.Argument(help=f"{_FILE}; or a folder of `mixfed pack`.", show_default=False)]
 Client = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
 Target = Annotated[str | None, typer.Option(help="The column to explain.")]
 FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]

@@ -116,6 +116,8 @@ def notes(path: Path, client: str, target: str, held: Held, *, features_named: b
     if not features_named:
         unused = [name for name in source.schema.names if name not in (client, target, *held.features)]
         told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
+    if held.n_rows > 10 and all(len(np.unique(held.block(*held.blocks[place]).y)) == 2 for place in (0, -1)):
+        told.append(f"column '{target}' has two values only: it is fitted as a number, not as a class")
     if held.n_clients == 1:
         told.append(
             f"column '{client}' has one value only, so all rows belong to one client: is it the right --client?"

@@ -10,6 +10,9 @@ from .refine import Refined
 from .run import Stop
 from .settings import AutoSettings
 
+_WILD, _ROWS_FOR_OUTLIERS = 0.9, 50
+"""A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard
+deviations), is one that all others are small beside. Ranges are told in three bits, so it may be an eighth less."""
 _OVERLAP = 0.25
 """From this chance of belonging to the other kind on, two kinds are said to overlap."""
 
@@ -24,10 +27,17 @@ def doubts(
     settings: AutoSettings,
 ) -> list[str]:
     """Say what makes a fit doubtful. ``order`` (k,) is the order in which the kinds are shown."""
-    said = [*_columns(ground, features), *_clients(ground), *_kinds(found, ground, order)]
+    if ground.target_spread == 0:
+        return ["the target has the same value in all rows: there is nothing to explain"]
+    said = [*_columns(ground, features), *_outliers(ground, features), *_clients(ground), *_kinds(found, ground, order)]
     k = len(order)
     if scanned and k == max(scanned) and k == settings.max_clusters:
-        said.append(f"{k} kinds are the most that were tried and also the best: raise max_clusters")
+        said.append(
+            f"{k} kinds are the most that were tried and also the best: raise max_clusters (in [auto] of a file for "
+            "--config, or in AutoSettings)"
+        )
+    elif scanned and max(scanned) == 1 and settings.max_clusters > 1 and ground.census.n_clients > 1:
+        said.append("too few clients or rows to look for more than one kind: to try two, ask for them (--clusters 2)")
     if settings.update == "exact" and not settings.hard:
         if found.stop is not Stop.MAXIMUM:
             said.append("the likelihood did not reach its maximum: some kinds may not be supported by the data")
@@ -42,6 +52,25 @@ def _columns(ground: Ground, features: tuple[str, ...]) -> list[str]:
         names = ", ".join(f"'{features[place]}'" for place in ground.tied)
         said.append(f"columns {names} are combinations of each other: of all equal fits the smallest is given")
     return said
+
+
+def _outliers(ground: Ground, features: tuple[str, ...]) -> list[str]:
+    """Look for columns in which a single value makes up most of the variation."""
+    census, spread = ground.census, ground.spread
+    if census.n_rows < _ROWS_FOR_OUTLIERS:
+        return []
+    mean = census.total / census.n_rows
+    farthest = np.maximum(census.high - mean, mean - census.low)
+    target_mean = census.target / census.n_rows
+    target_farthest = max(census.target_high - target_mean, target_mean - census.target_low)
+    wild = [
+        f"column '{features[place]}'"
+        for place in np.flatnonzero(farthest > _WILD * np.sqrt(census.n_rows) * spread)
+        if spread[place] > 0
+    ]
+    if target_farthest > _WILD * np.sqrt(census.n_rows) * ground.target_spread:
+        wild.append("the target")
+    return [f"a single value makes up most of the variation of {what}: is it a mistake?" for what in wild]
 
 
 def _clients(ground: Ground) -> list[str]:
@@ -72,7 +101,7 @@ def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
                 )
     share = np.exp(found.mixture.log_weight[0][order])
     rare = np.flatnonzero((share * len(ground.fair) < 5) & (share < 0.5))
-    if len(rare) and ground.anchors is not None:
+    if len(rare) and ground.anchors is not None and len(ground.fair) < ground.census.n_clients:
         said.append(f"{_named(rare)} with fewer than 5 of the {len(ground.fair)} anchors: others like it may be missed")
     return said
 

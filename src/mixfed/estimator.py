@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
@@ -89,6 +90,11 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.n_clusters_
     2
     """
+
+    # Who routes groups wants them everywhere: without them, predictions and scores would be those of strangers.
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    __metadata_request__predict = {"groups": True}  # noqa: RUF012
+    __metadata_request__score = {"groups": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -175,6 +181,27 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return self.model_.predict(rows)
         known = Assignment(self.clients_, self._client_rows, self.client_proba_)
         return self.model_.predict(rows, known if history is None else known.updated(history))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """Give the coefficient of determination R^2 of the predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The client of each row; without it every row is predicted by the mean over the kinds.
+
+        Returns
+        -------
+        score : float
+            1 is perfect.
+        """
+        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, groups: Any) -> Assignment:
         """Find the kinds of clients from some of their rows, whether they were in the fit or not.

@@ -96,7 +96,7 @@ def kind_order(weights: Floats, theta: Floats) -> Ints:
     return np.lexsort(keys)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """One linear model per kind of client. Kinds are in the order of their weights, the largest first."""
 
@@ -176,12 +176,15 @@ class Model:
         self._check_features(clients.features)
         return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, loss=loss_named(self.loss)))
 
-    def predict(self, rows: Rows, known: Assignment | None = None) -> Floats:
+    def predict(self, rows: Any, known: Assignment | None = None) -> Floats:
         """Predict the targets of rows, in their order. -> (n_rows,).
 
+        ``rows`` is a data frame that has the model's features and, for ``known`` clients, their column; or `Rows`.
         A client in ``known`` gets the mean over kinds weighted by its own probabilities, any other client the
         mean weighted by the shares of the kinds.
         """
+        if not isinstance(rows, Rows):
+            rows = self._rows(rows)
         self._check_features(rows.features)
         share = np.tile(self.weights, (len(rows.ids), 1))
         if known is not None:
@@ -189,6 +192,23 @@ class Model:
             share[places >= 0] = known.probabilities[places[places >= 0]]
         prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.coef.T + self.intercept, share[rows.owner])
         return prediction
+
+    def _rows(self, frame: Any) -> Rows:
+        """Find the features in a data frame, and the clients if it has their column."""
+        import pyarrow as pa
+
+        from .tables import rows_from_table
+
+        table, client = pa.table(frame), self.client_column
+        if client is None or client not in table.column_names:
+            client = INTERCEPT  # a name that no column has: every row is of a client of its own
+            table = table.append_column(client, pa.array(range(table.num_rows)))
+        return rows_from_table(table, client, None, self.features, intercept=self.has_intercept, source="frame")
+
+    def __repr__(self) -> str:
+        kinds = "1 kind" if self.n_clusters == 1 else f"{self.n_clusters} kinds"
+        target = f" of '{self.target_column}'" if self.target_column else ""
+        return f"<Model{target}: {kinds}, {len(self.features)} features>"
 
     def with_details(self, **more: Any) -> Model:
         """Give the same model, saying more of the fit."""

@@ -20,10 +20,10 @@ def check_folder(out: Path, *inputs: Path | None) -> None:
             raise SettingsError(f"--out {out}: this is the folder that is read: choose another")
 
 
-def check_parquet(out: Path, *inputs: Path | None) -> None:
+def check_table(out: Path, *inputs: Path | None) -> None:
     """Refuse a name for a table of results that does not say what it is, or that cannot be written."""
-    if out.suffix != ".parquet":
-        raise SettingsError(f"--out {out}: the name must end in .parquet")
+    if out.suffix not in (".parquet", ".csv"):
+        raise SettingsError(f"--out {out}: the name must end in .parquet or .csv")
     check_file("--out", out, *inputs)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .model import Model
     from .store import Held
 
-NORMAL_95 = 1.959963984540054
-"""Standard errors on each side of a 95 % interval."""
+LEVEL = "usual level"
+"""What a kind's target is called where all columns are at their means: an intercept may be far from any row."""
 _SURE = 2.0
 """A kind differs in a coefficient if it does by so many standard errors."""
 _RESIDUAL_CLIENTS, _RESIDUAL_ROWS = 20_000, 200_000
@@ -30,15 +30,15 @@ _FARTHEST, _BINS = 5.0, 40
 
 @dataclass(frozen=True)
 class Trait:
-    """A coefficient by which a kind differs from the others."""
+    """Something by which a kind differs from the others: a coefficient, its level or its noise."""
 
-    feature: str
+    name: str
     value: float
     others: float
-    """The mean of the other kinds' coefficients, weighted by their shares."""
+    """The mean of the other kinds, weighted by their shares."""
 
     def __str__(self) -> str:
-        return f"{self.feature} {signed(self.value)} (others {signed(self.others)})"
+        return f"{self.name} {signed(self.value)} (others {signed(self.others)})"
 
 
 def effects(model: Model) -> Floats:
@@ -56,20 +56,36 @@ def telling_order(model: Model) -> Ints:
 
 
 def traits(model: Model, kind: int, count: int = 3) -> list[Trait]:
-    """Give the coefficients in which a kind surely differs from the others, those that matter most first."""
+    """Give what surely sets a kind apart from the others, what matters most to the target first."""
     if model.n_clusters == 1:
         return []
     share = np.delete(model.weights, kind)
     share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
-    others = share @ np.delete(model.coef, kind, axis=0)
-    gap = np.abs(model.coef[kind] - others)
-    least = 0.0 if model.coef_error is None else _SURE * model.coef_error[kind]
-    order = np.argsort(-gap * _units(model), kind="stable")
-    sure = [feature for feature in order if gap[feature] > np.broadcast_to(least, gap.shape)[feature]]
-    return [
-        Trait(model.features[feature], float(model.coef[kind, feature]), float(others[feature]))
-        for feature in sure[:count]
-    ]
+    names, values, units, least = [*model.features], model.coef, _units(model), np.zeros(len(model.features))
+    if model.coef_error is not None:
+        least = _SURE * model.coef_error[kind]
+    rows = np.asarray(model.details.get("kind_rows", np.full(model.n_clusters, np.inf)))
+    own_levels = levels(model)
+    if own_levels is not None:
+        names, values = [*names, LEVEL], np.column_stack([values, own_levels])
+        units, least = np.append(units, 1.0), np.append(least, _SURE * model.noise[kind] / np.sqrt(max(rows[kind], 1)))
+    # A standard deviation is known to within one part in the root of twice the rows.
+    names, values = [*names, "noise"], np.column_stack([values, model.noise])
+    units, least = (
+        np.append(units, 1.0),
+        np.append(least, max(0.1, _SURE / np.sqrt(2 * max(rows[kind], 1))) * model.noise[kind]),
+    )
+    others = share @ np.delete(values, kind, axis=0)
+    gap = np.abs(values[kind] - others)
+    order = np.argsort(-gap * units, kind="stable")
+    sure = [place for place in order if gap[place] > least[place]]
+    return [Trait(names[place], float(values[kind, place]), float(others[place])) for place in sure[:count]]
+
+
+def levels(model: Model) -> Floats | None:
+    """Give each kind's target where all columns are at their means, (k,); None if it has no intercept to differ by."""
+    means = model.details.get("means")
+    return model.intercept + model.coef @ np.asarray(means) if model.has_intercept and means is not None else None
 
 
 def typical_error(model: Model) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import __version__
-from .errors import DataError
+from .errors import DataError, SettingsError
 from .exchange import Traffic
 from .model import Assignment, Model
 from .outputs import write_all
@@ -27,11 +27,20 @@ MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.par
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
 
 
-def about_run(data: str, command: Sequence[str], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Say what a fit was made of and with, for whoever wants to get it again."""
+def about_run(data: str, command: Sequence[str], run: str, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Say what a fit was made of and with, for whoever wants to get it again; ``run`` tells runs apart."""
     versions = {"mixfed": __version__, "python": platform.python_version()}
     versions |= {module.__name__: module.__version__ for module in (numba, np, pa)}
-    return {"data": data, "command": shlex.join(command), "versions": versions, "notes": list(notes)}
+    return {"data": data, "command": shlex.join(command), "versions": versions, "run": run, "notes": list(notes)}
+
+
+def check_same_run(folder: Path, run: str) -> None:
+    """Refuse to go on with a run in a folder that has the results of another."""
+    if _read_run(folder / RUN).get("run", run) != run:
+        raise SettingsError(
+            f"{folder}: it has the results of other data or settings: choose another --out, "
+            "or start anew without --resume"
+        )
 
 
 def write_results(folder: Path, found: Fit, assigned: Assignment, about: dict[str, Any]) -> None:

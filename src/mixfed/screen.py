@@ -27,7 +27,7 @@ from rich.text import Text
 
 from .model import Assignment, Model
 from .packing import Watch
-from .portrait import telling_order, traits, typical_error
+from .portrait import digits, telling_order, traits, typical_error
 from .results import FILES, REPORT
 from .run import Fit, Watcher, phase_name
 from .run import Progress as Event
@@ -160,7 +160,8 @@ def summary(found: Fit, model: Model, assigned: Assignment | None = None) -> lis
     parts += _apart(model)
     parts += _sampling(model)
     seconds = sum(found.seconds.values())
-    parts.append(f"{len(found.trace)} rounds, {found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
+    rounds = "" if len(found.trace) == found.traffic.exchanges else f"{len(found.trace)} rounds, "
+    parts.append(f"{rounds}{found.traffic.exchanges} exchanges, {seconds:.1f} s; {found.stop}.")
     return parts + [f"[yellow]Warning:[/yellow] {escape(warning)}" for warning in model.warnings]
 
 
@@ -173,9 +174,8 @@ def _apart(model: Model) -> list[RenderableType]:
             parts.append(f"Kind {j} stands out by {escape(told)}.")
     pooled = model.details.get("pooled_noise")
     if pooled is not None and model.n_clusters > 1:
-        parts.append(
-            f"A row is typically missed by {typical_error(model):.3g}; by {pooled:.3g} with one model for all."
-        )
+        error = digits(typical_error(model))
+        parts.append(f"A row is typically missed by {error}; by {digits(pooled)} with one model for all.")
     return parts
 
 
@@ -283,7 +283,7 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
     sizes = [] if assigned is None else [f"{(assigned.cluster == j).sum():,}" for j in range(model.n_clusters)]
     for heading in (
         "kind",
-        *(["clients"] if sizes else []),
+        *(["placed"] if sizes else []),
         "share",
         "noise",
         *(["intercept"] if model.has_intercept else []),
@@ -292,7 +292,7 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
     for feature in shown:
         table.add_column(escape(model.features[feature]), justify="right")
     for j in range(model.n_clusters):
-        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", f"{model.noise[j]:#.3g}"]
+        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", digits(model.noise[j])]
         if model.has_intercept:
             cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
         for feature in shown:
@@ -304,7 +304,7 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
 
 def _cell(value: float, error: float | None) -> str:
     """Show a coefficient above its standard error."""
-    return f"{value:#.3g}" if error is None else f"{value:#.3g}\n[dim]±{error:.2g}[/dim]"
+    return digits(value) if error is None else f"{digits(value)}\n[dim]±{error:.2g}[/dim]"
 
 
 def theory_table(theory: Theory) -> Table:

@@ -271,6 +271,14 @@ def write_parquet(path: Path, columns: dict[str, Any]) -> None:
     write_whole(path, parquet_writer(columns))
 
 
+def write_table(path: Path, columns: dict[str, Any]) -> None:
+    """Write columns as a parquet or, if the name says so, as a CSV file, whole or not at all."""
+    if path.suffix == ".csv":
+        write_whole(path, lambda partial: pa.csv.write_csv(pa.table(columns), partial))
+    else:
+        write_parquet(path, columns)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all."""
     text = json.dumps(value, indent=1, allow_nan=False) + "\n"

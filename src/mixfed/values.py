@@ -26,6 +26,10 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _NEARLY_NUMBER = re.compile(r"[€$£+-]?\s*\d[\d.,'\s]*\s*[€$£%]?|[€$£]\s*-\d[\d.,'\s]*")
 """Numbers with a unit, or with signs that part thousands."""
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.'\s]\d{3})+([.,]\d+)?")
+"""Numbers whose thousands are parted."""
+_OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+"""Dates as they are written in many countries, in one of several orders."""
 _LONGEST = 40
 """Letters of a value that are shown."""
 
@@ -107,8 +111,13 @@ class Words:
         return Holds.WORDS
 
     def are_numbers(self) -> bool:
-        """Whether this column is a feature if none are named."""
-        return self.holds() in (Holds.NUMBERS, Holds.SWITCHES)
+        """Whether this column is a feature if none are named; one that would be, but for its thousands, is an error."""
+        found = self.holds()
+        if found is Holds.WORDS and Kind.WORD in self.first:
+            word, row = self.first[Kind.WORD]
+            if _THOUSANDS.fullmatch(word.strip()):
+                raise _not_a_number(word, row, int(self.counts[Kind.WORD]), self.name, self.source, self.role)
+        return found in (Holds.NUMBERS, Holds.SWITCHES)
 
     def check(self) -> None:
         """Refuse a column that was asked for and does not hold what can be a number."""
@@ -120,7 +129,7 @@ class Words:
         if found is Holds.WORDS:
             kinds = (Kind.WORD, Kind.DATE, Kind.SWITCH)
             word, row = next(self.first[kind] for kind in kinds if kind in self.first)
-            if _NEARLY_NUMBER.fullmatch(word.strip()):
+            if _NEARLY_NUMBER.fullmatch(word.strip()) or _OTHER_DATE.fullmatch(word.strip()):
                 count = self.rows - int(self.counts[Kind.MISSING])
                 raise _not_a_number(word, row, count, self.name, self.source, self.role)
             dummies = f"pandas.get_dummies(frame, columns=['{self.name}'])"
@@ -262,8 +271,10 @@ def short(word: object) -> str:
 
 
 def _not_a_number(word: str, row: int, count: int, name: str, source: str, role: str) -> DataError:
-    if _NEARLY_NUMBER.fullmatch(word.strip()):
-        way = "write numbers like 1234.5, with nothing before, within or after"
+    if _OTHER_DATE.fullmatch(word.strip()):
+        way = "write dates like 2024-12-31, or leave the column out of the features"
+    elif _NEARLY_NUMBER.fullmatch(word.strip()):
+        way = "write numbers like 1234.5, with nothing before, within or after, or name the features without it"
     else:
         way = "mend it, or leave the column out of the features" if role == "feature" else "mend it or drop the row"
     others = "" if count == 1 else " (1 more row has such)" if count == 2 else f" ({count - 1:,} more rows have such)"

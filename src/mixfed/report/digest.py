@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..model import Assignment, Model
-from ..portrait import telling_order
+from ..portrait import LEVEL, levels, telling_order
 
 _LISTED = 1000
 """Of each sort (the largest, the least certain), so many clients are listed; if they are not many more, all."""
@@ -55,6 +55,21 @@ def _coefficients(model: Model) -> dict[str, Any]:
         "errors": None if errors is None else errors.tolist(),
         "spread": model.details.get("spread"),
         "order": telling_order(model).tolist(),
+        "level": _level(model),
+    }
+
+
+def _level(model: Model) -> dict[str, Any] | None:
+    """Give by how much the kinds' usual levels differ from the mean of all, in the target's units."""
+    own = levels(model)
+    if own is None or model.n_clusters == 1:
+        return None
+    rows = np.maximum(np.asarray(model.details["kind_rows"]), 1.0)
+    return {
+        "name": LEVEL,
+        "values": (own - model.weights @ own).tolist(),
+        "errors": (model.noise / np.sqrt(rows)).tolist(),
+        "raw": own.tolist(),
     }
 
 
@@ -86,18 +101,17 @@ def _sizes(assigned: Assignment) -> dict[str, Any]:
     some = np.flatnonzero(total)
     shown = slice(some[0], some[-1] + 1)
     return {
-        "labels": _size_labels()[shown],
+        "labels": _size_labels(int(assigned.rows.min()), int(assigned.rows.max()))[shown],
         "counts": counts[:, shown].tolist(),
         "sure": np.round(sure / np.maximum(total, 1), 5)[shown].tolist(),
     }
 
 
-def _size_labels() -> list[str]:
-    ends = [*(_SIZES[1:] - 1), None]
-    labels = [
-        f"{begin}+" if end is None else f"{begin}\N{EN DASH}{end}" for begin, end in zip(_SIZES, ends, strict=True)
-    ]
-    return [str(begin) if begin == end else label for begin, end, label in zip(_SIZES, ends, labels, strict=True)]
+def _size_labels(fewest: int, most: int) -> list[str]:
+    """Name the classes, the outer ones by what is there."""
+    begins, ends = np.maximum(_SIZES, fewest), np.minimum(np.append(_SIZES[1:] - 1, most), most)
+    bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+    return [str(begin) if begin >= end else f"{begin}\N{EN DASH}{end}" for begin, end in bounds]
 
 
 def _clients(assigned: Assignment) -> dict[str, Any]:

@@ -110,11 +110,11 @@ def _kinds(model: Model, numbers: dict[str, Any]) -> str:
 
 
 def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
-    facts = [f"{kind['clients']:,} clients"] if kind["clients"] is not None else []
-    facts += [f"{kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
+    facts = [f"{kind['clients']:,} placed here"] if kind["clients"] is not None else []
+    facts += [f"about {kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
     facts.append(f"noise {digits(kind['noise'])}")
     told = "".join(
-        f"<li><b>{escape(trait.feature)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
+        f"<li><b>{escape(trait.name)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
         for trait in traits(model, j)
     )
     return (
@@ -223,11 +223,12 @@ def _clients(model: Model, numbers: dict[str, Any]) -> str:
         f'<th aria-sort="none"><button type="button">{head}</button></th>' if place < 4 else f"<th>{head}</th>"
         for place, head in enumerate(heads)
     )
+    only = '<select id="only" aria-label="Kind"{}><option value="">all kinds</option>{}</select>'
     controls = (
         '<div class="controls">'
         '<input type="search" id="search" placeholder="Search a client" aria-label="Search a client">'
-        f'<select id="only" aria-label="Kind"><option value="">all kinds</option>{kinds}</select>'
-        '<select id="sorting" aria-label="Order"><option value="largest">largest first</option>'
+        + only.format("" if model.n_clusters > 1 else " hidden", kinds)
+        + '<select id="sorting" aria-label="Order"><option value="largest">largest first</option>'
         '<option value="unsure">least certain first</option></select><span id="found"></span></div>'
     )
     table = (
@@ -240,11 +241,14 @@ def _clients(model: Model, numbers: dict[str, Any]) -> str:
 
 def _theory(model: Model) -> str:
     try:
-        rows = [[escape(cell) for cell in row] for row in predict_for(model).described()]
+        theory = predict_for(model)
     except DataError:
         return ""
+    rows = [[escape(cell) for cell in row] for row in theory.described()]
     table = _table(["quantity", "value", "meaning"], rows, 'class="words"')
-    return _section("theory", "For readers of the paper", f"<p>{escape(words.theory())}</p>", table)
+    return _section(
+        "theory", "For readers of the paper", f"<p>{escape(words.theory(theory.gamma is not None))}</p>", table
+    )
 
 
 def _run(found: Fit, about: dict[str, Any]) -> str:

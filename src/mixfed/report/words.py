@@ -19,8 +19,9 @@ def kinds(model: Model) -> str:
     """Say what kinds are."""
     target = model.target_column or "the target"
     if model.n_clusters == 1:
-        found = "; more kinds were not worth their parameters" if model.details.get("choice") else ", as asked"
-        return f"All clients follow one model of {target}{found}."
+        tried = max((entry["n_clusters"] for entry in model.details.get("choice", [])), default=0)
+        reason = {0: ", as asked", 1: "; there was too little data to look for more kinds"}
+        return f"All clients follow one model of {target}{reason.get(tried, '; more kinds were not worth it')}."
     return (
         f"Clients of one kind follow the same model of {target}; kinds are in the order of their share. "
         "Below each are the coefficients that set it apart, and after them the mean of the other kinds. "
@@ -33,7 +34,7 @@ def coefficients(model: Model) -> str:
     several = model.n_clusters > 1
     said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. " if several else ""
     if model.coef_error is not None:
-        said += f"The line is a 95 % interval{': kinds whose lines do not overlap surely differ' if several else ''}. "
+        said += f"The line is a 95 % interval{': kinds whose lines do not overlap clearly differ' if several else ''}. "
     if "spread" in model.details:
         said += (
             "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
@@ -45,8 +46,11 @@ def coefficients(model: Model) -> str:
 
 def certainty(digest: dict[str, Any]) -> str:
     """Say how sure assignments are."""
+    sure = digest["certainty"]["sure"]
+    if sure == 1:
+        return "All clients are placed with a probability of 0.9 or more."
     return (
-        f"{percent(digest['certainty']['sure'])} of the clients are placed with a probability of 0.9 or more. The "
+        f"{percent(sure)} of the clients are placed with a probability of 0.9 or more. The "
         "others have "
         "rows that more than one kind explains; predictions for them are averaged over kinds, weighted by these "
         "probabilities."
@@ -70,22 +74,20 @@ def sizes(digest: dict[str, Any]) -> str:
 
 def choice(model: Model) -> str:
     """Say how the number of kinds was found."""
-    entries = {entry["n_clusters"]: entry["bic"] for entry in model.details["choice"] if entry["sound"]}
-    k = model.n_clusters
-    others = [bic for tried, bic in entries.items() if tried != k]
+    entries, k = model.details["choice"], model.n_clusters
     said = "BIC is the fit to the data less a price for every parameter; the highest wins. "
-    if k in entries and others and (gap := entries[k] - max(others)) > 0:
-        if gap > 10:
-            strength = "far more than chance"
-        elif gap > 2:
-            strength = "some evidence"
-        else:
-            strength = "little: the other number is almost as good"
+    own = next((entry["bic"] for entry in entries if entry["n_clusters"] == k), None)
+    others = [entry["bic"] for entry in entries if entry["n_clusters"] != k]
+    if own is not None and others and own > max(others):
+        gap = own - max(others)
+        strength = "far more than chance" if gap > 10 else "some evidence" if gap > 2 else "very little"
+        told = f"{gap:,.0f}" if gap >= 10 else f"{gap:.1f}"
+        said += f"{k} {'kind is' if k == 1 else 'kinds are'} ahead of the next best number by {told}: {strength}. "
+    if not all(entry["sound"] for entry in entries):
         said += (
-            f"{k} {'kind is' if k == 1 else 'kinds are'} ahead of the next best number by {gap:.3g}, which is "
-            f"{strength}. "
+            "Hollow marks do not count: one of their kinds would have too few clients or rows to be more than chance. "
         )
-    asked, rows = model.details["choice"][0]["rows"], round(sum(model.details["kind_rows"]))
+    asked, rows = entries[0]["rows"], round(sum(model.details["kind_rows"]))
     if asked != rows:
         said += f"They were compared on a sample of {asked:,} rows, then the choice was checked on all."
     return said
@@ -135,19 +137,22 @@ def clients(digest: dict[str, Any]) -> str:
     return f"The largest and the least certain of {total:,} clients; all of them are in clients.parquet."
 
 
-def theory() -> str:
-    """Say what the paper's quantities are."""
-    return (
+def theory(local: bool) -> str:
+    """Say what the paper's quantities are. ``local`` says whether the fit made local updates."""
+    said = (
         "Quantities of the theorems in Su, Xu and Yang, Global Convergence of Federated Learning for Mixed "
         "Regression, for this fit. "
         "The paper leaves constants unnamed, which are 1 here: read them as orders of magnitude."
     )
+    if not local:
+        said += " Those of local updates are left open: this fit solved for its models exactly."
+    return said
 
 
 def tiles(model: Model, digest: dict[str, Any]) -> list[tuple[str, str]]:
     """Give the figures at the top: a number, and what it is."""
     tried = [entry["n_clusters"] for entry in model.details.get("choice", [])]
-    how = f"found among 1 to {max(tried)}" if tried else "as asked"
+    how = "as asked" if not tried else f"found among 1 to {max(tried)}" if max(tried) > 1 else "more were not tried"
     found = [(str(model.n_clusters), f"{'kind' if model.n_clusters == 1 else 'kinds'}, {how}")]
     error, pooled = typical_error(model), model.details.get("pooled_noise")
     if pooled is not None and model.n_clusters > 1:

@@ -61,7 +61,7 @@
     return found.map((value) => {
       const size = Math.max(Math.abs(low), Math.abs(high));
       const label = size >= 1e6 ? value.toExponential(2) : size < 1e-3 ? value.toExponential(1) : value.toFixed(decimals);
-      return [value, Number(value.toFixed(12)) === 0 ? "0" : label.replace("-", "\u2212")];
+      return [value, Math.abs(value) < 1e-6 * step ? "0" : label.replace("-", "\u2212")];
     });
   }
 
@@ -107,6 +107,11 @@
     focus = kind;
     for (const card of document.querySelectorAll(".kind")) card.setAttribute("aria-pressed", String(Number(card.dataset.kind) === kind));
     for (const again of figures) again();
+    const only = byId("only");
+    if (only) {
+      only.value = kind === null ? "" : String(kind);
+      only.dispatchEvent(new Event("input"));
+    }
   }
 
   // ---------------------------------------------------------------- coefficients
@@ -119,20 +124,25 @@
   ];
 
   figure("coefficients", (place, width) => {
-    const { features, values, errors, spread, order, intercept } = data.coefficients;
+    const { spread, order, intercept, level } = data.coefficients;
+    // The usual level is one more row: in units of the target, as effects are.
+    const features = [...data.coefficients.features, ...(level ? [level.name] : [])];
+    const values = data.coefficients.values.map((row, j) => [...row, ...(level ? [level.values[j]] : [])]);
+    const errors = data.coefficients.errors?.map((row, j) => [...row, ...(level ? [level.errors[j]] : [])]);
     const common = byId("units").value === "common";
     const sorting = byId("order").value;
     const all = byId("all")?.checked;
-    const slopes = features.length - (intercept ? 1 : 0);
+    const slopes = data.coefficients.features.length - (intercept ? 1 : 0);
     const strength = (f) => Math.max(...kinds.map((j) => Math.abs(values[j][f]) * (spread ? spread[f] : 1)));
     let shown = sorting === "table" ? [...Array(slopes).keys()] : [...order];
     if (sorting === "strongest") shown.sort((a, b) => strength(b) - strength(a));
     if (!all) shown = shown.slice(0, 12);
-    if (intercept && !(common && spread)) shown.push(slopes); // it has no usual change
+    if (common && spread && level) shown.push(slopes + 1);
+    else if (intercept && !(common && spread)) shown.push(slopes); // it has no usual change
 
     const half = (j, f) => (errors ? 1.96 * errors[j][f] : 0);
     // On its own scale a row runs from minus to plus its largest value; else all rows share one.
-    const unit = (f) => (common ? (spread ? spread[f] : 1) : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + half(j, f))));
+    const unit = (f) => (common ? (spread?.[f] ?? 1) : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + half(j, f))));
     let low = 0;
     let high = 0;
     for (const f of shown) {
@@ -143,7 +153,7 @@
     }
     const pad = 0.04 * (high - low || 1);
     const longest = Math.max(...shown.map((f) => features[f].length));
-    const left = Math.min(Math.max(60, 14 + 7.2 * longest), width * 0.34);
+    const left = Math.min(Math.max(60, 14 + 7.8 * longest), width * 0.36);
     const gap = Math.max(8, 13 - kinds.length);
     const row = Math.max(30, kinds.length * gap + 14);
     const each = 74;
@@ -175,7 +185,7 @@
     shown.forEach((f, i) => {
       const middle = top + (i + 0.5) * row;
       if (i % 2) add(svg, "rect", { class: "band", x: 0, width, y: top + i * row, height: row });
-      const room = Math.floor((left - 12) / 7.2);
+      const room = Math.floor((left - 12) / 7.8);
       const name = features[f].length > room ? `${features[f].slice(0, room - 1)}\u2026` : features[f];
       tell(add(svg, "text", { class: "strong", x: left - 10, y: middle + 4, "text-anchor": "end" }, name), features[f]);
     });
@@ -190,7 +200,8 @@
         add(group, "rect", { class: "hit", x: Math.min(x(near), x(far)) - 9, width: Math.abs(x(far) - x(near)) + 18, y: y - gap / 2, height: gap });
         const interval = errors ? `\n95 % interval ${number(values[j][f] - half(j, f))} to ${number(values[j][f] + half(j, f))}` : "";
         const effect = spread && f < slopes ? `\n${number(values[j][f] * spread[f])} for a usual change (${number(spread[f])})` : "";
-        tell(group, `Kind ${j}, ${features[f]}: ${number(values[j][f], 5)}${interval}${effect}`);
+        if (f > slopes) tell(group, `Kind ${j}, ${features[f]}: ${number(level.raw[j], 5)}\n${number(values[j][f])} from the mean of all`);
+        else tell(group, `Kind ${j}, ${features[f]}: ${number(values[j][f], 5)}${interval}${effect}`);
       }
     });
   });
@@ -203,7 +214,8 @@
     const floor = height - 42;
     const svg = canvas(place, width, height, what);
     const y = linear(0, level(high), floor, top);
-    for (const value of marks ?? ticks(0, high, 4).map(([tick]) => tick)) {
+    const whole = format === count;
+    for (const value of marks ?? ticks(0, high, 4).map(([tick]) => tick).filter((tick) => !whole || Number.isInteger(tick))) {
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(level(value)), y2: y(level(value)) });
       add(svg, "text", { x: left - 7, y: y(level(value)) + 4, "text-anchor": "end" }, format(value));
     }
@@ -213,6 +225,7 @@
     labels.forEach((label, b) => {
       if (b % every === 0) add(svg, "text", { x: left + (b + (name ? 0 : 0.5)) * step, y: floor + 17, "text-anchor": "middle" }, name ? name(b) : label);
     });
+    if (name && (labels.length - 1) % every < every - 1) add(svg, "text", { x: right, y: floor + 17, "text-anchor": "end" }, name(labels.length));
     add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
     add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, what);
     return {
@@ -260,10 +273,13 @@
 
   // ---------------------------------------------------------------- lines
 
-  function line(place, width, points, { what, below, format, log = false, bands = [] }) {
+  function line(place, width, points, { what, below, format, log = false, bands = [], clip = false }) {
     const transform = (value) => (log ? Math.log10(Math.max(value, 1e-16)) : value);
     const ys = points.map((point) => transform(point.y));
     let [low, high] = [Math.min(...ys), Math.max(...ys)];
+    // A few points far below would press all others together: they are drawn at the floor, hollow.
+    const quarter = [...ys].sort((a, b) => a - b)[Math.floor(ys.length / 4)];
+    if (clip && high > quarter) low = Math.max(low, high - 3 * (high - quarter));
     if (high - low < 1e-9 * Math.max(1, Math.abs(high))) [low, high] = [low - 0.5, high + 0.5];
     const pad = 0.06 * (high - low);
     const labels = ticks(low - pad, high + pad, 4).map(([value, label]) => [value, log ? `1e${label}` : label]).filter(([value]) => !log || Number.isInteger(value));
@@ -289,15 +305,20 @@
     for (const [value, label] of ticks(first, last, Math.min(last - first, width / 70))) {
       if (Number.isInteger(value)) add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": "middle" }, label);
     }
+    const at = (i) => y(Math.max(ys[i], low - pad));
     let path = "";
     points.forEach((point, i) => {
-      path += `${i && !point.begins ? "L" : "M"}${x(point.x)} ${y(ys[i])}`;
+      path += `${i && !point.begins ? "L" : "M"}${x(point.x)} ${at(i)}`;
     });
     add(svg, "path", { class: "line", d: path });
     points.forEach((point, i) => {
-      const dot = add(svg, "circle", { cx: x(point.x), cy: y(ys[i]), r: point.chosen ? 7 : 4, fill: point.hollow ? "var(--card)" : "var(--accent)", stroke: "var(--accent)", "stroke-width": 1.6, class: "point" });
+      const dot = add(svg, "circle", { cx: x(point.x), cy: at(i), r: point.chosen ? 7 : 4, fill: point.hollow || ys[i] < low - pad ? "var(--card)" : "var(--accent)", stroke: "var(--accent)", "stroke-width": 1.6, class: "point" });
       tell(dot, format(point));
-      if (point.chosen) add(svg, "text", { class: "strong", x: x(point.x), y: y(ys[i]) + (y(ys[i]) > top + 30 ? -13 : 22), "text-anchor": i === 0 ? "start" : i === points.length - 1 ? "end" : "middle" }, "chosen");
+      if (point.chosen) {
+        add(svg, "line", { class: "axis", x1: x(point.x), x2: x(point.x), y1: at(i) + 8, y2: floor, "stroke-dasharray": "3 3" });
+        const side = x(point.x) > width * 0.8 ? ["end", -7] : ["start", 7];
+        add(svg, "text", { class: "strong", x: x(point.x) + side[1], y: floor - 8, "text-anchor": side[0] }, "chosen");
+      }
     });
     add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
     add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, below);
@@ -323,7 +344,7 @@
     if (!points.length) return add(place, "p", { class: "caption" }, "This run recorded none.");
     const names = { movement: "movement of the models", loss: "mean loss of a row", likelihood: "log likelihood per row" };
     const format = ({ record, y }) => `${record.name}, exchange ${record.exchanges}\n${names[view]} ${number(y, 6)}${record.candidates ? `\n${record.candidates} candidates` : ""}${record.rows ? `\n${count(record.rows)} rows asked` : ""}`;
-    return line(place, width, points, { what: names[view], below: "exchange", format, log: view === "movement", bands });
+    return line(place, width, points, { what: names[view], below: "exchange", format, log: view === "movement", bands, clip: view === "likelihood" });
   });
 
   // ---------------------------------------------------------------- residuals
@@ -389,7 +410,7 @@
         add(row, "td", {}, line[3].toFixed(line[3] > 0.999 && line[3] < 1 ? 4 : 3));
         if (line.length > 4) add(row, "td", {}, line[5] >= 0.0005 ? `${line[4]} (${line[5].toFixed(3)})` : "\u2013");
       }
-      byId("found").textContent = `${count(Math.min(room, found.length))} of ${count(found.length)} shown`;
+      byId("found").textContent = found.length ? `${count(Math.min(room, found.length))} of ${count(found.length)} shown` : `nobody of the ${count(lines.length)} listed`;
       byId("more").hidden = found.length <= room;
       heads.forEach((head, i) => head.setAttribute("aria-sort", i === sorted ? (down ? "descending" : "ascending") : "none"));
     };

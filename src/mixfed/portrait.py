@@ -37,8 +37,16 @@ class Trait:
     others: float
     """The mean of the other kinds, weighted by their shares."""
 
+    sign: str = "+"
+    """Whether the sign matters, as it does for coefficients."""
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Both numbers, as people read them."""
+        return digits(self.value, self.sign), digits(self.others, self.sign)
+
     def __str__(self) -> str:
-        return f"{self.name} {signed(self.value)} (others {signed(self.others)})"
+        return f"{self.name} {self.told[0]} (others {self.told[1]})"
 
 
 def effects(model: Model) -> Floats:
@@ -79,7 +87,12 @@ def traits(model: Model, kind: int, count: int = 3) -> list[Trait]:
     gap = np.abs(values[kind] - others)
     order = np.argsort(-gap * units, kind="stable")
     sure = [place for place in order if gap[place] > least[place]]
-    return [Trait(names[place], float(values[kind, place]), float(others[place])) for place in sure[:count]]
+    return [
+        Trait(
+            names[place], float(values[kind, place]), float(others[place]), "+" if place < model.coef.shape[1] else ""
+        )
+        for place in sure[:count]
+    ]
 
 
 def levels(model: Model) -> Floats | None:
@@ -120,13 +133,8 @@ def residuals(model: Model, clients: Held) -> dict[str, Any]:
 
 
 def digits(value: float, sign: str = "") -> str:
-    """Show a number in three digits, zeros at the end included."""
-    return f"{value:{sign}#.3g}".rstrip(".").replace("-", "\N{MINUS SIGN}")
-
-
-def signed(value: float) -> str:
-    """Show a number in three digits, with its sign."""
-    return digits(value, "+")
+    """Show a number in three digits, zeros at the end included, and of thousands all."""
+    return f"{value:{sign},.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:{sign}#.3g}".rstrip(".")
 
 
 def _units(model: Model) -> Floats:

@@ -307,7 +307,7 @@ def test_the_page_shows_the_model(page, fitted):
         text = cards.nth(j).inner_text()
         assert f"Kind {j}" in text
         assert f"{100 * model.weights[j]:.0f}" in text
-        assert f"noise {model.noise[j]:#.3g}".rstrip(".") in text
+        assert f"noise\N{NO-BREAK SPACE}{model.noise[j]:#.3g}".rstrip(".") in text
     marks = page.locator("#coefficients g.coefficient")
     assert marks.count() == model.n_clusters * (len(model.features) + 1)  # the usual level is one more
     mark = page.locator('#coefficients g.coefficient[data-kind="1"][data-feature="price"]')

@@ -14,7 +14,7 @@ from typing import Any
 from .. import __version__
 from ..errors import DataError
 from ..model import Assignment, Model
-from ..portrait import digits, signed, traits
+from ..portrait import digits, traits
 from ..run import Fit, phase_name
 from ..tables import write_whole
 from ..theory import predict_for
@@ -112,9 +112,9 @@ def _kinds(model: Model, numbers: dict[str, Any]) -> str:
 def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
     facts = [f"{kind['clients']:,} placed here"] if kind["clients"] is not None else []
     facts += [f"about {kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
-    facts.append(f"noise {digits(kind['noise'])}")
+    facts.append(f"noise&nbsp;{digits(kind['noise'])}")
     told = "".join(
-        f"<li><b>{escape(trait.name)}</b><span>{signed(trait.value)} <i>vs {signed(trait.others)}</i></span></li>"
+        f"<li><b>{escape(trait.name)}</b><span>{trait.told[0]} <i>vs {trait.told[1]}</i></span></li>"
         for trait in traits(model, j)
     )
     return (

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..model import Model
-from ..portrait import typical_error
+from ..portrait import levels, typical_error
 
 
 def title(model: Model, source: str | None) -> str:
@@ -39,7 +39,12 @@ def coefficients(model: Model) -> str:
         said += (
             "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
             "compared: how much the target changes when the column changes by a usual amount. Point at a mark for the "
-            "coefficient in the column's own units."
+            "coefficient in the column's own units. "
+        )
+    if levels(model) is not None and several:
+        said += (
+            "The last row shows the kinds' usual levels, the target where all columns are at their means, beside the "
+            "mean of all kinds."
         )
     return said
 

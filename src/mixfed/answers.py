@@ -13,7 +13,7 @@ from operator import add
 
 import numpy as np
 
-from . import kernels, moments, posterior
+from . import kernels, marginal, moments, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
@@ -33,6 +33,7 @@ from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
+from .deviations import Deviate, DeviateSum, information, unpacked
 from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
@@ -234,3 +235,32 @@ def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
     if frame.is_white:
         return matrices
     return np.asarray(frame.whiten.T @ matrices @ frame.whiten)
+
+
+@answer.register
+def _deviate(query: Deviate, clients: Held) -> DeviateSum:
+    """Sum over clients in the units of Psi; theta is turned into standard units once for all."""
+    frame, candidates, full = query.frame, query.candidates, query.full
+    count, k, dim = candidates.theta.shape
+    theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
+    if not full:
+        theta = theta @ frame.whiten.T
+    width = theta.shape[1]
+    matrices = np.ascontiguousarray(unpacked(spread, width) if full else spread[:, None, :])
+    # One layout of every array: each other one would be compiled for itself.
+    theta, *mixture = map(np.ascontiguousarray, (theta, candidates.log_variance, candidates.log_weight))
+    informed = np.full(count, -1)
+    informed[list(query.informed)] = np.arange(len(query.informed))
+
+    def one(block: Clients) -> tuple[Floats, ...]:
+        look = frame.standardise if full else frame.stretched
+        rows = map(np.ascontiguousarray, look(block.design, block.y))
+        return marginal.expect(*rows, block.offsets, theta, matrices, full, *mixture, informed)
+
+    def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        return tuple(map(add, first, second))
+
+    likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
+    shaped = (part.reshape(count, k, *part.shape[1:]) for part in (people, rows, unpacked(gram, width), score))
+    told = DeviateSum(likelihood, *shaped, overlap, *information(query, gram, score, *rest), missing)
+    return told if full else told.turned(frame.whiten)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .arrays import Array, Floats, Ints
 from .auto import fit_auto
-from .data import Clients, rows_from_arrays
+from .data import Clients, Rows, rows_from_arrays
 from .errors import SettingsError
 from .model import Assignment, Model
 from .paper import fit_paper
@@ -38,6 +38,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Give every model a constant term.
     start : array of shape (n_features,) or (n_clusters, n_features), or None, default=None
         A model, or one per kind, to try besides the recipe's own. The auto recipe gives the same result whatever it is.
+    personal : bool, default=False
+        Give every client a deviation of its own from the model of its kind (auto recipe): a mixture of linear mixed
+        models, or with one kind the classical one.
     random_state : int, RandomState or None, default=None
         Same number, same result. None is 0: a fit is repeatable unless asked otherwise.
 
@@ -55,6 +58,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Standard errors of the coefficients (auto recipe).
     intercept_error_ : ndarray of shape (n_clusters,) or None
         Standard errors of the constant terms.
+    deviation_ : ndarray of shape (n_clusters, n_features + 1, n_features + 1) or None
+        Covariance of what clients of each kind deviate by, if personal; the constant term, if any, is the last.
     n_clusters_ : int
         Number of kinds.
     clients_ : ndarray of shape (n_clients,)
@@ -93,6 +98,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings: AutoSettings | PaperSettings | None = None,
         fit_intercept: bool = True,
         start: Any = None,
+        personal: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -100,6 +106,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.fit_intercept = fit_intercept
         self.start = start
+        self.personal = personal
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -139,7 +146,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.clients_: Array = assigned.ids
         self.client_labels_: Ints = assigned.cluster
         self.client_proba_: Floats = assigned.probabilities
-        self._client_rows = assigned.rows
+        self.deviation_: Floats | None = model.deviation
+        self._known = assigned
         return self
 
     def predict(self, X: Any, groups: Any = None, history: Assignment | None = None) -> Floats:
@@ -162,13 +170,32 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y : ndarray of shape (n_samples,)
             Predictions.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
-        if groups is None:
-            return self.model_.predict(rows)
-        known = Assignment(self.clients_, self._client_rows, self.client_proba_)
-        return self.model_.predict(rows, known if history is None else known.updated(history))
+        rows, known = self._asked(X, groups, history)
+        return self.model_.predict(rows, known)
+
+    def predict_interval(
+        self, X: Any, groups: Any = None, history: Assignment | None = None, level: float = 0.9
+    ) -> Floats:
+        """Give bounds between which targets are with probability ``level``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The client of each row.
+        history : Assignment or None, default=None
+            What `assign` found of clients, new or old, from their latest rows.
+        level : float, default=0.9
+            The probability.
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_samples, 2)
+            Lower and upper bounds.
+        """
+        rows, known = self._asked(X, groups, history)
+        return self.model_.predict_interval(rows, known, level)
 
     def assign(self, X: Any, y: Any, groups: Any) -> Assignment:
         """Find the kinds of clients from some of their rows, whether they were in the fit or not.
@@ -195,6 +222,15 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
         )
 
+    def _asked(self, X: Any, groups: Any, history: Assignment | None) -> tuple[Rows, Assignment | None]:
+        """Give rows to predict, and what is known of their clients."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
+        if groups is None:
+            return rows, None
+        return rows, self._known if history is None else self._known.updated(history)
+
     def _fit(self, clients: Clients) -> Any:
         pool, k = LocalPool(clients), self._n_clusters()
         seed = self._seed()
@@ -202,6 +238,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.recipe not in ("auto", "paper"):
             raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
         if self.recipe == "paper":
+            if self.personal:
+                raise SettingsError("personal models go with recipe='auto'")
             if not isinstance(settings, PaperSettings) or k is None:
                 raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
             if self.start is not None:
@@ -210,6 +248,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if settings is not None and not isinstance(settings, AutoSettings):
             raise SettingsError("recipe='auto' takes settings=AutoSettings(...)")
         settings = settings or AutoSettings()
+        if self.personal:
+            settings = dataclasses.replace(settings, personal=True)
         if self.start is not None:
             settings = dataclasses.replace(settings, start=self._start(2))
         return fit_auto(pool, clients.features, k, settings, seed=seed)

@@ -163,7 +163,7 @@ def free_parameters(found: Fitted) -> int:
     return int(_parameters(found.mixture, found.rules, _live(found)).shape[1])
 
 
-def model_covariance(frame: Frame, found: Fitted) -> Floats | None:
+def model_covariance(found: Fitted) -> Floats | None:
     """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
     k, dim = found.mixture.theta[0].shape
     reduce_ = _parameters(found.mixture, found.rules, _live(found))

@@ -117,7 +117,7 @@ def _finish(search: Search, found: Fitted) -> Fitted:
     frame, rows = search.ground.frame, found.reply.rows[0]
     rules = found.rules.fitting(float(rows @ np.exp(found.mixture.log_variance[0]) / rows.sum()))
     found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))
-    return last_step(frame, found)
+    return last_step(found)
 
 
 # ---------------------------------------------------------------- what the model is made of

@@ -23,6 +23,7 @@ from .arrays import Floats
 from .candidates import Candidates, Frame
 from .cones import Cone, climb
 from .deviations import Deviate, DeviateSum, Spreads, doubled, packed, unpacked
+from .faces import edge_of, face_of, moved_edge
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
 
@@ -107,7 +108,7 @@ def improve(
         if better:
             said = reply.pick(c, [informed.index(c)])
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = _steps(frame, best, (1.0,) if alone else _HEED)
+            steps, decrement = _steps(best, (1.0,) if alone else _HEED)
             best = dataclasses.replace(best, decrement=decrement)
         assert best is not None
         if best.decrement < near:
@@ -116,24 +117,24 @@ def improve(
             if round_ and not better and not alone and len(trials) and gain > -1e-7:
                 break  # as good as it gets, to rounding
             alone = False
-            steps, _ = _steps(frame, best, _HEED)
+            steps, _ = _steps(best, _HEED)
             steps = Spreads.stack([_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER])
-        trials = steps if alone else Spreads.stack([em_step(frame, best), steps])
+        trials = steps if alone else Spreads.stack([em_step(best), steps])
         informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
     assert best is not None
     return best
 
 
-def last_step(frame: Frame, found: Fitted) -> Fitted:
+def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked: what it gains is known to more digits than matter."""
-    steps, decrement = _steps(frame, found, (1.0,))
+    steps, decrement = _steps(found, (1.0,))
     if not len(steps):
         return found
     gain = min(decrement, found.decrement)
     return dataclasses.replace(found, mixture=steps, value=found.value + gain, likelihood=found.likelihood + gain)
 
 
-def em_step(frame: Frame, found: Fitted) -> Spreads:
+def em_step(found: Fitted) -> Spreads:
     """Take a step of EM: models by generalised least squares, Psi and noise by their expectations."""
     mixture, reply, rules = found.mixture, found.reply, found.rules
     _, k, dim = mixture.theta.shape
@@ -232,7 +233,7 @@ def _slope(found: Fitted) -> Floats:
     return np.asarray(slope.ravel())
 
 
-def _steps(frame: Frame, found: Fitted, heeds: tuple[float, ...]) -> tuple[Spreads, float]:
+def _steps(found: Fitted, heeds: tuple[float, ...]) -> tuple[Spreads, float]:
     """Take a Newton step for each h that gives one. Gives also what the full one promises; infinite without it."""
     mixture = found.mixture
     _, k, dim = mixture.theta.shape
@@ -244,14 +245,42 @@ def _steps(frame: Frame, found: Fitted, heeds: tuple[float, ...]) -> tuple[Sprea
     floor = 1e-6 * np.exp(mixture.log_variance[0]) / dim
     steps, decrement = [mixture.pick([])], np.inf
     for heed in heeds:
+        curvature = reduce_.T @ _curvature(found, heed) @ reduce_
         try:
-            step, promise = climb(reduce_.T @ _curvature(found, heed) @ reduce_, slope, numbers, cone, floor)
+            if heed == 1.0:
+                step, decrement = _along_faces(found, curvature, slope, numbers.reshape(k, -1), live)
+            else:
+                step, _ = climb(curvature, slope, numbers, cone, floor)
         except np.linalg.LinAlgError:
             continue
         steps.append(_moved(mixture, (reduce_ @ step).reshape(k, -1), found.full))
-        if heed == 1.0:
-            decrement = promise
     return Spreads.stack(steps), decrement
+
+
+def _along_faces(
+    found: Fitted, curvature: Floats, slope: Floats, numbers: Floats, live: Floats
+) -> tuple[Floats, float]:
+    """Take Newton's own step along the faces on which the covariances, numbers (k, v), lie. See `faces`.
+
+    curvature (f, f), slope (f,). Gives the step (f,) and what it promises; raises `LinAlgError` if there is none.
+    """
+    dim, (k, v) = found.mixture.theta.shape[2], numbers.shape
+    split = len(slope) - numbers.size
+    fisher = found.reply.expected[0][:, dim + 2 :, dim + 2 :][:, live][:, :, live]
+    faces = []
+    for own, lean, bend in zip(numbers, slope[split:].reshape(k, v), fisher, strict=True):
+        face = face_of(own, lean, bend, dim) if found.full else edge_of(own, lean, bend)
+        if face is None:
+            raise np.linalg.LinAlgError
+        faces.append(face)
+    ways: Floats = block_diag(np.eye(split), *(face.directions for face in faces))
+    cost = block_diag(np.zeros((split, split)), *(face.cost for face in faces))
+    lean = ways.T @ slope
+    step = cho_solve(cho_factor(ways.T @ curvature @ ways + cost), lean)
+    ends = np.cumsum([split, *(face.directions.shape[1] for face in faces)])
+    parts = np.split(step, ends[:-1])[1:]
+    moved = [face.moved(part) if found.full else moved_edge(face, part) for face, part in zip(faces, parts, strict=True)]
+    return np.concatenate([step[:split], np.concatenate(moved) - numbers.ravel()]), float(0.5 * lean @ step)
 
 
 def _moved(mixture: Spreads, step: Floats, full: bool) -> Spreads:

@@ -246,9 +246,10 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     if not full:
         theta = theta @ frame.whiten.T
     width = theta.shape[1]
-    matrices = np.ascontiguousarray(unpacked(spread, width) if full else spread[:, None, :])
+    matrices = unpacked(spread, width).transpose(1, 0, 2).reshape(width, -1) if full else spread.reshape(1, -1)
     # One layout of every array: each other one would be compiled for itself.
-    theta, *mixture = map(np.ascontiguousarray, (theta, candidates.log_variance, candidates.log_weight))
+    parts = (theta.T, matrices, candidates.log_variance, candidates.log_weight)
+    theta, matrices, *mixture = map(np.ascontiguousarray, parts)
     informed = np.full(count, -1)
     informed[list(query.informed)] = np.arange(len(query.informed))
 

@@ -109,8 +109,7 @@ def _effects(
     for i in range(n_clients):
         longest = max(longest, offsets[i + 1] - offsets[i])
     most = min(longest, width)
-    room, root, solved = np.empty((most, width)), np.zeros((most, most)), np.empty((most, width))
-    ones, error = np.ones((1, width)), np.empty(most)
+    root, solved, error = np.zeros((most, most)), np.empty((most, width)), np.empty(most)
     for j in range(k):
         z = np.dot(x, factor[j])
         residual = y - np.dot(x, theta[j])
@@ -121,7 +120,7 @@ def _effects(
             if n > width:
                 rest = reflect(own, left)
                 n, extra = width, n - width
-            value = factorise(own[:n], ones, False, variance[j], room, root)
+            value = factorise(own[:n], own[:n], variance[j], root)
             value += rest / variance[j] + extra * np.log(variance[j]) + (n + extra) * np.log(2.0 * np.pi)
             solve_lower(root, n, own[:n], solved)
             for row in range(n):

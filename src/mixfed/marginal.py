@@ -17,8 +17,10 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
 
-_NEGLIGIBLE = 1e-13
-"""Memberships below this do not count."""
+_NEGLIGIBLE, _CURVED = 1e-13, 1e-6
+"""Memberships below the first do not count; below the second, they do not count in the information."""
+_TILE, _NUMBERS = 512, 100_000
+"""Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache."""
 _WAVERING = 1e-5
 """A client with p_j (1 - p_j) below this misses no information about kind j worth the name."""
 _PILE, _PAIRS = 64, 32
@@ -67,24 +69,15 @@ def reflect(x: Floats, y: Floats) -> float:
 
 
 @compiled
-def factorise(x: Floats, spread: Floats, full: bool, variance: float, rows: Floats, root: Floats) -> float:
-    """Factor V = variance I + X Psi X^T = K K^T, K in root (m, m). Gives log det V.
-
-    x (m, w); spread (w, w) if full, else its diagonal in the first row; rows (m, w) is room.
-    """
+def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
+    """Factor V = variance I + X Psi X^T = K K^T, K in root (m, m). Gives log det V. x (m, w), mixed = X Psi (m, w)."""
     n, width = x.shape
-    if full:
-        np.dot(x, spread, rows[:n])
-    else:
-        for i in range(n):
-            for a in range(width):
-                rows[i, a] = x[i, a] * spread[0, a]
     total = 0.0
     for i in range(n):
         for j in range(i + 1):
             value = variance if i == j else 0.0
             for a in range(width):
-                value += rows[i, a] * x[j, a]
+                value += mixed[i, a] * x[j, a]
             for s in range(j):
                 value -= root[i, s] * root[j, s]
             if i == j:
@@ -180,6 +173,160 @@ def _add_diagonal(a_packed: Floats, u: Floats, share: float, left: Floats, right
 
 
 @compiled
+def _gather(x: Floats, y: Floats, offsets: Ints, begin: int, most: int, own_x: Floats, own_y: Floats, about: Floats) -> int:
+    """Put the rows of the next clients, ``most`` of them or those of one client, into own_x and own_y, reflected.
+
+    about (m + 1, 2) gets for each client where its rows begin and the sum of squares that is left. Gives the client
+    after the last.
+    """
+    width, top, i = x.shape[1], 0, begin
+    while i < len(offsets) - 1:
+        first, size = offsets[i], offsets[i + 1] - offsets[i]
+        if i > begin and top + size > most:
+            break
+        for row in range(size):
+            own_y[top + row] = y[first + row]
+            for a in range(width):
+                own_x[top + row, a] = x[first + row, a]
+        about[i - begin, 0], about[i - begin, 1] = top, 0.0
+        if size > width:
+            about[i - begin, 1] = reflect(own_x[top : top + size], own_y[top : top + size])
+            size = width
+        top += size
+        i += 1
+    about[i - begin, 0] = top
+    return i
+
+
+@compiled
+def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
+    """Turn log densities (L,) into memberships, in place, and add to likelihood (C,) and overlap (C, k, k)."""
+    for c in range(len(likelihood)):
+        own = logs[c * k : (c + 1) * k]
+        top, whole = own.max(), 0.0
+        for j in range(k):
+            own[j] = np.exp(own[j] - top)
+            whole += own[j]
+        likelihood[c] += top + np.log(whole)
+        for j in range(k):
+            own[j] /= whole
+        for j in range(k):
+            for other in range(k):
+                overlap[c, j, other] += own[j] * own[other]
+
+
+@compiled
+def _derive(
+    x: Floats, root: Floats, error: Floats, variance: float, rest: float, extra: int, full: bool, inverse: Floats,
+    solved: Floats, back: Floats, a_packed: Floats, u: Floats, out: Floats,
+) -> None:
+    """Give A (t,), u (w,) and the score (q,) of a client's log density, and on the way K^-1 X, K^-1 and V^-1 r.
+
+    x (m, w), root K (m, m), error K^-1 r (m,).
+    """
+    n, width = x.shape
+    solve_lower(root, n, x, solved)
+    _inverse_lower(root, n, inverse)
+    _second_moments(solved, n, a_packed)
+    trace, squares = extra / variance, rest / (variance * variance)
+    for row in range(n):
+        back[row] = 0.0
+        for s in range(row, n):
+            back[row] += inverse[s, row] * error[s]
+            trace += inverse[s, row] * inverse[s, row]
+        squares += back[row] * back[row]
+    for a in range(width):
+        u[a] = 0.0
+    for row in range(n):
+        for a in range(width):
+            u[a] += solved[row, a] * error[row]
+    for a in range(width):
+        out[a] = u[a]
+    out[width] = 0.5 * variance * (squares - trace)
+    out[width + 1] = 1.0
+    _spread_score(a_packed, u, full, out[width + 2 :])
+
+
+@compiled
+def _add_noise(
+    n: int, inverse: Floats, solved: Floats, back: Floats, variance: float, rest: float, extra: int, twice: Floats,
+    w: Floats, share: float, traces: Floats,
+) -> None:
+    """Give V^-1 X (m, w) and w = X^T V^-2 r (w,), and add tr V^-2 and r^T V^-3 r to traces (2,), by share."""
+    width = len(w)
+    for row in range(n):
+        for a in range(width):
+            twice[row, a] = 0.0
+        for s in range(row, n):
+            factor = inverse[s, row]
+            for a in range(width):
+                twice[row, a] += factor * solved[s, a]
+    for a in range(width):
+        w[a] = 0.0
+    cubes, fourth = rest / (variance * variance * variance), extra / (variance * variance)
+    for row in range(n):
+        again = 0.0
+        for a in range(width):
+            w[a] += twice[row, a] * back[row]
+        for s in range(row + 1):
+            again += inverse[row, s] * back[s]
+            value = 0.0
+            for other in range(row, n):
+                value += inverse[other, row] * inverse[other, s]
+            fourth += value * value * (1.0 if s == row else 2.0)
+        cubes += again * again
+    traces[0] += share * fourth
+    traces[1] += share * cubes
+
+
+@compiled
+def _pile_up(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats) -> None:
+    """Make a row of a pile: A, u u^T and u, by share, in left (2 t + w,), and A in right (t,)."""
+    t, spot = len(a_packed), 0
+    for a in range(len(u)):
+        factor = share * u[a]
+        for b in range(a + 1):
+            left[spot + b] = share * a_packed[spot + b]
+            left[t + spot + b] = factor * u[b]
+            right[spot + b] = a_packed[spot + b]
+        left[2 * t + a] = factor
+        spot += a + 1
+
+
+@compiled
+def _add_pairs(
+    shares: Floats, own: Floats, place: int, ahead: Floats, behind: Floats, waiting: Ints, missing: Floats
+) -> None:
+    """Pile up the scores, own (k, q), of pairs of kinds between which a client wavers, shares (k,)."""
+    k, q = own.shape
+    for j in range(k):
+        if shares[j] * (1.0 - shares[j]) <= _WAVERING:
+            continue
+        for other in range(j, k):
+            if shares[other] * (1.0 - shares[other]) <= _WAVERING:
+                continue
+            pair = (place * k + j) * k + other
+            weight = shares[j] * (1.0 - shares[j] if j == other else -shares[other])
+            top = waiting[pair]
+            for a in range(q):
+                ahead[pair, top, a] = weight * own[j, a]
+                behind[pair, top, a] = own[other, a]
+            waiting[pair] = top + 1
+            if top + 1 == _PAIRS:
+                _take_up(missing, place, j, other, ahead[pair], behind[pair])
+                waiting[pair] = 0
+
+
+@compiled
+def _take_up(missing: Floats, place: int, j: int, other: int, ahead: Floats, behind: Floats) -> None:
+    """Add a pile of pairs of scores (h, q) to the missing information (i, k q, k q)."""
+    q, block = ahead.shape[1], np.dot(ahead.T, behind)
+    missing[place, j * q : (j + 1) * q, other * q : (other + 1) * q] += block
+    if other != j:
+        missing[place, other * q : (other + 1) * q, j * q : (j + 1) * q] += block.T
+
+
+@compiled
 def expect(
     x: Floats,
     y: Floats,
@@ -189,195 +336,108 @@ def expect(
     full: bool,
     log_variance: Floats,
     log_weight: Floats,
-    informed: Array,
+    informed: Ints,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh.
 
-    x (n, w), y (n,), theta (L, w), spread (L, w, w) or (L, 1, w), informed (C,): place of a candidate among the
-    informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,),
-    A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
+    x (n, w), y (n,), theta (w, L), spread (w, L w) if full, else (1, L w), informed (C,): place of a candidate among
+    the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
+    (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, 2 t + w, t) of A, u u^T and u with A if full, else (I, 2 + w, t) of what `_add_diagonal` adds; sides
     (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
     """
     width, n_clients = x.shape[1], len(offsets) - 1
     count, k = log_weight.shape
     total, t = count * k, width * (width + 1) // 2
-    v = t if full else width
-    q = width + 2 + v
+    q = width + 2 + (t if full else width)
     some = informed.max() + 1
     likelihood, clients, rows = np.zeros(count), np.zeros(total), np.zeros(total)
     gram, score, overlap = np.zeros((total, t)), np.zeros((total, q)), np.zeros((count, k, k))
     tall = 2 * t + width if full else 2 + width
     products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
     missing = np.zeros((some, k * q, k * q))
-    piles = some * k if full else 0
-    left, right = np.empty((piles, _PILE, tall)), np.empty((piles, _PILE, t))
-    height = np.zeros(piles, np.int64)
-    pairs = some * k * k
+    piles, pairs = some * k if full else 0, some * k * k
+    left, right, height = np.empty((piles, _PILE, tall)), np.empty((piles, _PILE, t)), np.zeros(piles, np.int64)
     ahead, behind = np.empty((pairs, _PAIRS, q)), np.empty((pairs, _PAIRS, q))
     waiting = np.zeros(pairs, np.int64)
 
     longest = 1
     for i in range(n_clients):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    most = min(longest, width)
-    own_x, own_y = np.empty((longest, width)), np.empty(longest)
-    room, solved, twice = np.empty((most, width)), np.empty((most, width)), np.empty((most, width))
-    roots, errors = np.zeros((total, most, most)), np.empty((total, most))
-    inverse, precision = np.zeros((most, most)), np.empty((most, most))
-    logs, shares, own = np.empty(total), np.empty(total), np.zeros((total, q))
+    size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
+    own_x, own_y, about = np.empty((size, width)), np.empty(size), np.empty((min(size, n_clients) + 1, 2))
+    mixed, predicted = np.empty((size, total * width)), np.empty((size, total))
+    solved, twice, inverse = np.empty((most, width)), np.empty((most, width)), np.zeros((most, most))
+    roots, errors, back = np.zeros((total, most, most)), np.empty((total, most)), np.empty(most)
+    shares, own = np.empty(total), np.zeros((total, q))
     a_packed, b_packed, u, w = np.empty(t), np.empty(t), np.empty(width), np.empty(width)
-    back, again = np.empty(most), np.empty(most)
-    variance = np.exp(log_variance).ravel()
-    flat_variance, flat_weight = log_variance.ravel(), log_weight.ravel()
-    for i in range(n_clients):
-        first, size = offsets[i], offsets[i + 1] - offsets[i]
-        own_x[:size] = x[first : first + size]
-        own_y[:size] = y[first : first + size]
-        rest, n, extra = 0.0, size, 0
-        if size > width:
-            rest = reflect(own_x[:size], own_y[:size])
-            n, extra = width, size - width
-        mine = own_x[:n]
-        for j in range(total):
-            spread_log = factorise(mine, spread[j], full, variance[j], room, roots[j])
-            quadratic = rest / variance[j]
-            for row in range(n):
-                value = own_y[row]
-                for a in range(width):
-                    value -= mine[row, a] * theta[j, a]
-                for s in range(row):
-                    value -= roots[j, row, s] * errors[j, s]
-                errors[j, row] = value / roots[j, row, row]
-                quadratic += errors[j, row] * errors[j, row]
-            spread_log += extra * flat_variance[j] + size * np.log(2.0 * np.pi)
-            logs[j] = flat_weight[j] - 0.5 * (spread_log + quadratic)
-        for c in range(count):
-            top = logs[c * k : (c + 1) * k].max()
-            whole = 0.0
-            for j in range(c * k, (c + 1) * k):
-                shares[j] = np.exp(logs[j] - top)
-                whole += shares[j]
-            likelihood[c] += top + np.log(whole)
-            for j in range(c * k, (c + 1) * k):
-                shares[j] /= whole
-            for j in range(k):
-                for other in range(k):
-                    overlap[c, j, other] += shares[c * k + j] * shares[c * k + other]
-        for j in range(total):
-            share, kind = shares[j], j % k
-            clients[j] += share
-            rows[j] += size * share
-            if share < _NEGLIGIBLE:
-                continue
-            asked = informed[j // k]
-            solve_lower(roots[j], n, mine, solved)
-            _inverse_lower(roots[j], n, inverse)
-            _second_moments(solved, n, a_packed)
-            trace, squares = extra / variance[j], rest / (variance[j] * variance[j])
-            for row in range(n):
-                back[row] = 0.0
-                for s in range(row, n):
-                    back[row] += inverse[s, row] * errors[j, s]
-                    trace += inverse[s, row] * inverse[s, row]
-                squares += back[row] * back[row]
-            for a in range(width):
-                u[a] = 0.0
-            for row in range(n):
-                for a in range(width):
-                    u[a] += solved[row, a] * errors[j, row]
-            mark = own[j]
-            for a in range(width):
-                mark[a] = u[a]
-            mark[width] = 0.5 * variance[j] * (squares - trace)
-            mark[width + 1] = 1.0
-            _spread_score(a_packed, u, full, mark[width + 2 :])
-            for a in range(q):
-                score[j, a] += share * mark[a]
-            for a in range(t):
-                gram[j, a] += share * a_packed[a]
-            if asked < 0:
-                continue
-            place = asked * k + kind
-            # twice = V^-1 X, back = V^-1 r, precision = V^-1
-            for row in range(n):
-                for a in range(width):
-                    twice[row, a] = 0.0
-                for s in range(row, n):
-                    for a in range(width):
-                        twice[row, a] += inverse[s, row] * solved[s, a]
-            for a in range(width):
-                w[a] = 0.0
-            cubes = rest / (variance[j] * variance[j] * variance[j])
-            fourth = extra / (variance[j] * variance[j])
-            for row in range(n):
-                for a in range(width):
-                    w[a] += twice[row, a] * back[row]
-                again[row] = 0.0
-                for s in range(row + 1):
-                    again[row] += inverse[row, s] * back[s]
-                    value = 0.0
-                    for other in range(row, n):
-                        value += inverse[other, row] * inverse[other, s]
-                    fourth += value * value * (1.0 if s == row else 2.0)
-                cubes += again[row] * again[row]
-            _second_moments(twice, n, b_packed)
-            _add_sides(a_packed, b_packed, u, w, share, sides[place])
-            traces[place, 0] += share * fourth
-            traces[place, 1] += share * cubes
-            if full:
-                top = height[place]
-                spot = 0
-                for a in range(width):
-                    for b in range(a + 1):
-                        left[place, top, spot + b] = share * a_packed[spot + b]
-                        left[place, top, t + spot + b] = share * u[a] * u[b]
-                        right[place, top, spot + b] = a_packed[spot + b]
-                    left[place, top, 2 * t + a] = share * u[a]
-                    spot += a + 1
-                height[place] = top + 1
-                if top + 1 == _PILE:
-                    products[place] += np.dot(left[place].T, right[place])
-                    height[place] = 0
-            else:
-                flat = products[place]
-                _add_diagonal(a_packed, u, share, flat[0], flat[1], flat[2:, :width])
-        for c in range(count):
-            if informed[c] < 0 or k == 1:
-                continue
-            for j in range(k):
-                mine_share = shares[c * k + j]
-                if mine_share * (1.0 - mine_share) <= _WAVERING:
+    log_v, prior = log_variance.ravel(), log_weight.ravel()
+    variance = np.exp(log_v)
+    begin = 0
+    while begin < n_clients:
+        end = _gather(x, y, offsets, begin, size, own_x, own_y, about)
+        filled = int(about[end - begin, 0])
+        np.dot(own_x[:filled], theta, predicted[:filled])
+        if full:
+            np.dot(own_x[:filled], spread, mixed[:filled])
+        else:
+            for row in range(filled):
+                for a in range(total * width):
+                    mixed[row, a] = own_x[row, a % width] * spread[0, a]
+        for i in range(begin, end):
+            first, rest = int(about[i - begin, 0]), about[i - begin, 1]
+            n, size_i = int(about[i - begin + 1, 0]) - first, offsets[i + 1] - offsets[i]
+            mine, extra = own_x[first : first + n], size_i - n
+            for j in range(total):
+                root, error = roots[j], errors[j]
+                value = factorise(mine, mixed[first : first + n, j * width : (j + 1) * width], variance[j], root)
+                value += extra * log_v[j] + size_i * np.log(2.0 * np.pi) + rest / variance[j]
+                for row in range(n):
+                    left_over = own_y[first + row] - predicted[first + row, j]
+                    for s in range(row):
+                        left_over -= root[row, s] * error[s]
+                    error[row] = left_over / root[row, row]
+                    value += error[row] * error[row]
+                shares[j] = prior[j] - 0.5 * value
+            _shares(shares, k, likelihood, overlap)
+            for j in range(total):
+                share, asked = shares[j], informed[j // k]
+                clients[j] += share
+                rows[j] += size_i * share
+                if share < _NEGLIGIBLE:
                     continue
-                for other in range(j, k):
-                    their_share = shares[c * k + other]
-                    if their_share * (1.0 - their_share) <= _WAVERING:
-                        continue
-                    pair = (informed[c] * k + j) * k + other
-                    weight = mine_share * (1.0 - mine_share if j == other else -their_share)
-                    top = waiting[pair]
-                    for a in range(q):
-                        ahead[pair, top, a] = weight * own[c * k + j, a]
-                        behind[pair, top, a] = own[c * k + other, a]
-                    waiting[pair] = top + 1
-                    if top + 1 == _PAIRS:
-                        _take_up(missing, informed[c], j, other, ahead[pair], behind[pair], q)
-                        waiting[pair] = 0
+                _derive(
+                    mine, roots[j], errors[j], variance[j], rest, extra, full, inverse, solved, back, a_packed, u, own[j]
+                )
+                for a in range(q):
+                    score[j, a] += share * own[j, a]
+                for a in range(t):
+                    gram[j, a] += share * a_packed[a]
+                if asked < 0 or share < _CURVED:
+                    continue
+                place = asked * k + j % k
+                _add_noise(n, inverse, solved, back, variance[j], rest, extra, twice, w, share, traces[place])
+                _second_moments(twice, n, b_packed)
+                _add_sides(a_packed, b_packed, u, w, share, sides[place])
+                if full:
+                    _pile_up(a_packed, u, share, left[place, height[place]], right[place, height[place]])
+                    height[place] += 1
+                    if height[place] == _PILE:
+                        products[place] += np.dot(left[place].T, right[place])
+                        height[place] = 0
+                else:
+                    flat = products[place]
+                    _add_diagonal(a_packed, u, share, flat[0], flat[1], flat[2:, :width])
+            for c in range(count):
+                if informed[c] >= 0 and k > 1:
+                    kinds = slice(c * k, (c + 1) * k)
+                    _add_pairs(shares[kinds], own[kinds], informed[c], ahead, behind, waiting, missing)
+        begin = end
     for place in range(piles):
-        h = height[place]
-        products[place] += np.dot(left[place, :h].T, right[place, :h])
+        top = height[place]
+        products[place] += np.dot(left[place, :top].T, right[place, :top])
     for pair in range(pairs):
-        h = waiting[pair]
-        if h > 0:
-            j, other = pair // k % k, pair % k
-            _take_up(missing, pair // (k * k), j, other, ahead[pair, :h], behind[pair, :h], q)
+        top = waiting[pair]
+        if top > 0:
+            _take_up(missing, pair // (k * k), pair // k % k, pair % k, ahead[pair, :top], behind[pair, :top])
     return likelihood, clients, rows, gram, score, overlap, products, sides, traces, missing
-
-
-@compiled
-def _take_up(missing: Floats, place: int, j: int, other: int, ahead: Floats, behind: Floats, q: int) -> None:
-    """Add a pile of pairs of scores (h, q) to the missing information (i, k q, k q)."""
-    block = np.dot(ahead.T, behind)
-    missing[place, j * q : (j + 1) * q, other * q : (other + 1) * q] += block
-    if other != j:
-        missing[place, other * q : (other + 1) * q, j * q : (j + 1) * q] += block.T

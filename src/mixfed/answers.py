@@ -256,7 +256,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     def one(block: Clients) -> tuple[Floats, ...]:
         look = frame.standardise if full else frame.stretched
         rows = map(np.ascontiguousarray, look(block.design, block.y))
-        return marginal.expect(*rows, block.offsets, theta, matrices, full, *mixture, informed)
+        return marginal.expect(*rows, block.offsets, theta, matrices, full, *mixture, informed, query.fisher)
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
         return tuple(map(add, first, second))

@@ -121,6 +121,8 @@ class Deviate(Query[DeviateSum]):
     """Whether a Psi is any covariance of whitened features, or a diagonal one of shifted and stretched columns."""
     informed: Annotated[tuple[int, ...], "i"] = ()
     """Candidates whose information is asked too: most of the work."""
+    fisher: bool = True
+    """Whether Fisher's information is, too; else it is 0."""
 
 
 def places(dim: int) -> Array:
@@ -174,22 +176,25 @@ def information(
     variance = np.exp(query.candidates.log_variance[some]).ravel()
     where, times = places(width), doubled(width)
     if query.full:
-        trace, curve = sandwich(products[:, :t], width), sandwich(products[:, t : 2 * t], width)
+        bent, half = sandwich(products[:, :t], width), np.zeros(1)
+        if query.fisher:
+            half = 0.5 * sandwich(products[:, t + width :], width)
         rows, columns = np.tril_indices(width)
-        cross = products[:, 2 * t :]
+        cross = products[:, t : t + width]
         cross = cross[:, columns, where[:, rows]] + cross[:, rows, where[:, columns]]
         cross, kept = 0.5 * times * cross, np.arange(t)
     else:
-        trace, curve, cross = unpacked(products[:, 0], width), unpacked(products[:, 1], width), products[:, 2:, :width]
-        kept = np.diag(where)
+        half = 0.5 * unpacked(products[:, 0], width)
+        bent, cross, kept = unpacked(products[:, 1], width) - half, products[:, 2:, :width], np.diag(where)
     expected = np.zeros((len(kinds), score.shape[-1], score.shape[-1]))
     observed = np.zeros_like(expected)
-    both = 0.5 * variance[:, None] * times[kept] * sides[:, 0, kept]
-    bent = variance[:, None] * times[kept] * sides[:, 1, kept] - both
-    half = 0.5 * variance**2 * traces[:, 0]
+    side = 0.5 * variance[:, None] * times[kept] * sides[:, 0, kept]
+    other_side = variance[:, None] * times[kept] * sides[:, 1, kept] - side
+    corner = 0.5 * variance**2 * traces[:, 0]
+    other_corner = variance**2 * traces[:, 1] - corner - score[kinds, noise]
     for matrix, curvature, side, corner in (
-        (expected, 0.5 * trace, both, half),
-        (observed, curve - 0.5 * trace, bent, variance**2 * traces[:, 1] - half - score[kinds, noise]),
+        (expected, half, side, corner),
+        (observed, bent, other_side, other_corner),
     ):
         matrix[:, theta, theta] = unpacked(gram[kinds], width)
         matrix[:, spread, spread] = curvature

@@ -24,17 +24,27 @@ _KEPT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Face:
-    """The directions in which one kind's Psi may move, (v, p) for p of them, and what they cost, (p, p)."""
+class Edge:
+    """The directions in which one kind's Psi, a diagonal one, may move, (v, p) for p of them, and their cost, (p, p)."""
 
     directions: Floats
     cost: Floats
+    size: Floats
+    """Psi in its face: its eigenvalues, (a,)."""
+
+    def moved(self, step: Floats) -> Floats:
+        """Take a step (p,), and stay a covariance. -> (v,)."""
+        return np.asarray(self.directions @ np.maximum(self.size + step, _KEPT * self.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Face(Edge):
+    """The same for any Psi."""
+
     within: Floats
     """U_r, (d, a)."""
     outside: Floats
     """U_n, (d, n)."""
-    size: Floats
-    """Psi in the face: its eigenvalues, (a,)."""
 
     def moved(self, step: Floats) -> Floats:
         """Take a step (p,), and stay a covariance. -> (v,)."""
@@ -48,11 +58,11 @@ class Face:
         return packed(turned @ psi @ turned.T)
 
 
-def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face | None:
+def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face:
     """Find the face of a full Psi, numbers (v,), given the slope (v,) and Fisher's information (v, v) by them.
 
-    A direction counts as one in which nobody deviates if a step along it alone would lead out of the cone. None if
-    the slope says that such directions, together, lead inside after all.
+    A direction counts as one in which nobody deviates if a step along it alone would lead out of the cone. Raises
+    `LinAlgError` if the slope says that such directions, together, lead inside after all.
     """
     values, axes = np.linalg.eigh(unpacked(numbers, dim))
     gradient = unpacked(slope / doubled(dim), dim)
@@ -63,7 +73,7 @@ def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face | 
     within, outside, size = axes[:, ~gone], axes[:, gone], values[~gone]
     pull = outside.T @ gradient @ outside
     if gone.any() and np.linalg.eigvalsh(pull).max() > 0:
-        return None
+        raise np.linalg.LinAlgError("the covariance does not lie on a face")
     a, n = len(size), int(gone.sum())
     rows, columns = np.tril_indices(a)
     inner = within[:, rows].T[:, :, None] * within[:, columns].T[:, None, :]
@@ -72,17 +82,11 @@ def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face | 
     outer = outer + outer.swapaxes(1, 2)
     cost = np.zeros((len(rows) + n * a,) * 2)
     cost[len(rows) :, len(rows) :] = -2.0 * np.kron(pull, np.diag(1.0 / size))
-    return Face(packed(np.concatenate([inner, outer])).T, cost, within, outside, size)
+    return Face(packed(np.concatenate([inner, outer])).T, cost, size, within, outside)
 
 
-def edge_of(numbers: Floats, slope: Floats, fisher: Floats) -> Face:
-    """Do the same for a diagonal Psi, (v,): a number that is drawn below 0 is 0, and stays there."""
-    gone = numbers * np.diag(fisher) + slope <= 0
-    unit = np.eye(len(numbers))
-    kept = unit[:, ~gone]
-    return Face(kept, np.zeros((kept.shape[1],) * 2), kept, unit[:, gone], numbers[~gone])
-
-
-def moved_edge(face: Face, step: Floats) -> Floats:
-    """Move a diagonal Psi along its face by a step (p,). -> (v,)."""
-    return np.asarray(face.within @ np.maximum(face.size + step, _KEPT * face.size))
+def edge_of(numbers: Floats, slope: Floats, fisher: Floats) -> Edge:
+    """Find the face of a diagonal Psi, (v,): a number that is drawn below 0 is 0, and stays there."""
+    kept = numbers * np.diag(fisher) + slope > 0
+    unit = np.eye(len(numbers))[:, kept]
+    return Edge(unit, np.zeros((unit.shape[1],) * 2), numbers[kept])

@@ -281,16 +281,17 @@ def _add_noise(
 
 @compiled
 def _pile_up(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats) -> None:
-    """Make a row of a pile: A, u u^T and u, by share, in left (2 t + w,), and A in right (t,)."""
-    t, spot = len(a_packed), 0
-    for a in range(len(u)):
+    """Make a row of a pile: u u^T - A / 2, u and, if there is room, A, by share, in left (t + w + t,); A in right (t,)."""
+    t, width, spot = len(a_packed), len(u), 0
+    for a in range(width):
         factor = share * u[a]
         for b in range(a + 1):
-            left[spot + b] = share * a_packed[spot + b]
-            left[t + spot + b] = factor * u[b]
+            left[spot + b] = factor * u[b] - 0.5 * share * a_packed[spot + b]
             right[spot + b] = a_packed[spot + b]
-        left[2 * t + a] = factor
+        left[t + a] = factor
         spot += a + 1
+    for a in range(len(left) - t - width):
+        left[t + width + a] = share * a_packed[a]
 
 
 @compiled
@@ -337,14 +338,15 @@ def expect(
     log_variance: Floats,
     log_weight: Floats,
     informed: Ints,
+    fisher: bool,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh.
 
     x (n, w), y (n,), theta (w, L), spread (w, L w) if full, else (1, L w), informed (C,): place of a candidate among
     the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
     (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
-    products (I, 2 t + w, t) of A, u u^T and u with A if full, else (I, 2 + w, t) of what `_add_diagonal` adds; sides
-    (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
+    products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
+    `_add_diagonal` adds; sides (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
     """
     width, n_clients = x.shape[1], len(offsets) - 1
     count, k = log_weight.shape
@@ -353,7 +355,7 @@ def expect(
     some = informed.max() + 1
     likelihood, clients, rows = np.zeros(count), np.zeros(total), np.zeros(total)
     gram, score, overlap = np.zeros((total, t)), np.zeros((total, q)), np.zeros((count, k, k))
-    tall = 2 * t + width if full else 2 + width
+    tall = t + width + (t if fisher else 0) if full else 2 + width
     products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
     missing = np.zeros((some, k * q, k * q))
     piles, pairs = some * k if full else 0, some * k * k

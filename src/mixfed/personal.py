@@ -21,7 +21,8 @@ from .frame import from_stretched
 from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
-from .spreads import CONVERGED, NEAR, Fitted, free_parameters, improve, last_step, started
+from .run import Stop
+from .spreads import CONVERGED, NEAR, Fitted, free_parameters, improve, last_step, polish, started
 
 if TYPE_CHECKING:
     from .auto import Search
@@ -32,6 +33,8 @@ _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
 """Rows of a sample for each parameter of the smallest kind."""
+_CLOSE = 0.02
+"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""
 _EMPTY = 1e-9
 """Directions in which clients deviate by less than this, as a share of the most or of the noise, are left out."""
 
@@ -41,8 +44,10 @@ class Tried:
     """A number of kinds, and a form of Psi, that was tried."""
 
     found: Fitted
+    who: Sample | None
+    """Who was asked."""
     rows: float
-    """Rows of those who were asked."""
+    """Their rows."""
     bic: float
     """As it would be with all clients."""
 
@@ -62,7 +67,7 @@ def fit_personal(
     else:
         tried = _try(search, [search.finish(n_clusters, start)])
         best = max(tried, key=lambda one: one.bic)
-    return _finish(search, best.found), tried
+    return _finish(search, best.found, best.who), tried
 
 
 def _choose(search: Search, most: int) -> list[Tried]:
@@ -83,40 +88,53 @@ def _try(search: Search, plain: Sequence[Refined]) -> list[Tried]:
     """Fit deviations of both forms to plain mixtures, near enough to compare them."""
     frame = search.ground.frame
     forms = [True, False] if 1 < frame.dim <= _MOST_FULL else [frame.dim == 1]
-    conversations = [
-        improve(frame, started(frame, one.mixture, full), full, one.rules) for one in plain for full in forms
-    ]
     who = _sample(search, plain, forms[0])
+    near = NEAR if who is None else _CLOSE * _numbers(frame, forms[0])
+    conversations = [
+        improve(frame, started(frame, one.mixture, full), full, one.rules, near=near)
+        for one in plain
+        for full in forms
+    ]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
-    return [_judged(search, one) for one in found]
+    return [_judged(search, one, who) for one in found]
 
 
 def _sample(search: Search, plain: Sequence[Refined], full: bool) -> Sample | None:
     """Draw as many clients as tell the parameters of the smallest kind."""
-    dim = search.ground.frame.dim
-    numbers = dim + (dim * (dim + 1) // 2 if full else len(search.ground.frame.stretch))
+    numbers = _numbers(search.ground.frame, full)
     smallest = min(float(np.exp(one.mixture.log_weight[0].min())) for one in plain)
     return search.ground.crowd.draw(_ROWS_PER_NUMBER * numbers / max(smallest, 0.02))
 
 
-def _judged(search: Search, found: Fitted) -> Tried:
+def _numbers(frame: Frame, full: bool) -> int:
+    """Count the parameters of a kind."""
+    return frame.dim + 2 + (frame.dim * (frame.dim + 1) // 2 if full else len(frame.stretch))
+
+
+def _judged(search: Search, found: Fitted, who: Sample | None) -> Tried:
     """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
     rows, everyone = float(found.reply.rows[0].sum()), search.ground.census.n_rows
     free = free_parameters(found)
     likelihood = search.in_units(found.likelihood, found.reply)
     expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
-    return Tried(found, rows, float(2.0 * expected - free * np.log(everyone)))
+    return Tried(found, who, rows, float(2.0 * expected - free * np.log(everyone)))
 
 
 def _sound(search: Search, tried: Tried) -> bool:
     return tried.k == 1 or search.is_sound(tried.found.reply)
 
 
-def _finish(search: Search, found: Fitted) -> Fitted:
-    """Go on with all clients to the maximum; the rules follow from the noise that was found."""
+def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
+    """Go on with all clients to the maximum; the rules follow from the noise that was found.
+
+    If a sample found it, the sample's curvature serves first.
+    """
     frame, rows = search.ground.frame, found.reply.rows[0]
     rules = found.rules.fitting(float(rows @ np.exp(found.mixture.log_variance[0]) / rows.sum()))
-    found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))
+    if who is not None:
+        found = search.one("personal", polish(frame, found, rules))
+    if who is None or found.stop is not Stop.MAXIMUM:
+        found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))
     return last_step(found)
 
 

@@ -13,17 +13,20 @@ Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.sparse import csr_array
 
-from .arrays import Floats
+from .arrays import Bools, Floats
 from .candidates import Candidates, Frame
 from .cones import Cone, climb
 from .deviations import Deviate, DeviateSum, Spreads, doubled, packed, unpacked
-from .faces import edge_of, face_of, moved_edge
+from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
 
@@ -37,9 +40,13 @@ _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
 _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
-NEAR, CONVERGED = 0.05, 1e-6
+NEAR, CONVERGED = 0.05, 1e-4
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-_MOST_ROUNDS = 30
+_MOST_ROUNDS, _MOST_POLISH = 30, 10
+_STEADY = 1e-3
+"""Once Newton promises less than this for each parameter, the curvature no longer changes by anything that matters."""
+_ROUNDING = 1e-7
+"""A loss of less likelihood than that is no loss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,44 +100,77 @@ def improve(
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
-    trials, informed = start, tuple(range(len(start)))
+    most = 1 if many else len(_HEED)
+    trials, informed = start, () if many and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
-    for round_ in range(_MOST_ROUNDS):
+    for _ in range(_MOST_ROUNDS):
         reply = yield Deviate(frame, trials, full, informed)
         value = values(trials, reply, rules)
         c = int(np.argmax(value))
-        better = best is None or value[c] > best.value
-        if better and c not in informed:
-            trials, informed = trials.pick(c), (0,)
-            reply = yield Deviate(frame, trials, full, informed)
-            c = 0
-        gain = np.inf if best is None else float(value.max() - best.value)
-        if better:
+        gain = np.inf if best is None else float(value[c] - best.value)
+        if gain > 0:
+            if c not in informed:
+                trials, informed, c = trials.pick(c), (0,), 0
+                reply = yield Deviate(frame, trials, full, informed)
             said = reply.pick(c, [informed.index(c)])
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = _steps(best, (1.0,) if alone else _HEED)
+            steps, decrement = newton_steps(best, (1.0,) if alone else _HEED, most)
             best = dataclasses.replace(best, decrement=decrement)
+            alone = alone and len(steps) > 0
         assert best is not None
         if best.decrement < near:
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
-        if not better or (alone and not len(steps)):
-            if round_ and not better and not alone and len(trials) and gain > -1e-7:
-                break  # as good as it gets, to rounding
+        if -_ROUNDING < gain <= 0:
+            break  # as good as it gets
+        if gain <= 0 or not len(steps):
             alone = False
-            steps, _ = _steps(best, _HEED)
-            steps = Spreads.stack([_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER])
+            steps, _ = newton_steps(best, _HEED, len(_HEED))
+            ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
+            steps = Spreads.stack([steps.pick([]), *ways])
         trials = steps if alone else Spreads.stack([em_step(best), steps])
         informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
     assert best is not None
     return best
 
 
+def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Take Newton's steps on all clients from what a sample found, whose curvature is good enough for the first.
+
+    Once a step has promised little, its curvature serves the next, and only scores are asked for. Ends at the maximum,
+    or where a step fails.
+    """
+    mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
+    ask = False
+    for _ in range(_MOST_POLISH):
+        reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
+        value = float(values(mixture, reply, rules)[0])
+        if value < before:
+            break
+        curved = reply = _borrowed(reply, curved, ("expected",) if ask else ("expected", "observed", "missing"))
+        here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
+        ahead, decrement = newton_steps(here, (1.0,), 1)
+        found = dataclasses.replace(here, decrement=decrement)
+        if not len(ahead):
+            break
+        # The promise falls by about as much in each step: the one after the next step is known before it is taken.
+        if decrement < CONVERGED or decrement**2 < CONVERGED * last < np.inf:
+            return dataclasses.replace(found, stop=Stop.MAXIMUM)
+        ask = decrement > _STEADY * reply.score.size
+        mixture, before, last = ahead, value, decrement
+    return found
+
+
+def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> DeviateSum:
+    """Take information from what others said: as much more as there are more rows."""
+    times = reply.rows.sum() / curved.rows.sum()
+    return dataclasses.replace(reply, **{name: times * getattr(curved, name) for name in names})
+
+
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked: what it gains is known to more digits than matter."""
-    steps, decrement = _steps(found, (1.0,))
+    steps, gain = newton_steps(found, (1.0,), 1)
     if not len(steps):
         return found
-    gain = min(decrement, found.decrement)
     return dataclasses.replace(found, mixture=steps, value=found.value + gain, likelihood=found.likelihood + gain)
 
 
@@ -161,46 +201,24 @@ def em_step(found: Fitted) -> Spreads:
 
 def free_parameters(found: Fitted) -> int:
     """Count the parameters of a mixture; columns that are left out have no deviations."""
-    return int(_parameters(found.mixture, found.rules, _live(found)).shape[1])
+    return int(_Room(found).slope.size)
 
 
 def model_covariance(found: Fitted) -> Floats | None:
     """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
     k, dim = found.mixture.theta[0].shape
-    reduce_ = _parameters(found.mixture, found.rules, _live(found))
+    room = _Room(found)
     try:
-        inverse = cho_solve(cho_factor(reduce_.T @ _curvature(found, 1.0) @ reduce_), np.eye(reduce_.shape[1]))
+        ways, cost, _ = room.faces()
+        whole = ways.T @ room.curvature(1.0) @ ways + cost
+        inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
     except np.linalg.LinAlgError:
         return None
-    whole = reduce_ @ inverse @ reduce_.T
-    return np.stack([whole[j : j + dim, j : j + dim] for j in range(0, len(whole), len(whole) // k)])
+    return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
 
 
 def _added_rows(k: int) -> float:
     return PRIOR_ROWS if k > 1 else _LONE_ROWS
-
-
-def _live(found: Fitted) -> Floats:
-    """Say which numbers of Psi there are: a column that is left out has no information."""
-    if found.full:
-        return np.ones(found.mixture.spread.shape[-1]) > 0
-    dim = found.mixture.theta.shape[-1]
-    return np.asarray(np.diagonal(found.reply.expected[0].sum(axis=0))[dim + 2 :] > 0)
-
-
-def _parameters(mixture: Spreads, rules: Rules, live: Floats) -> Floats:
-    """Say how the k q numbers of a mixture depend on the free ones, those of Psi being the last. -> (k q, free)."""
-    _, k, dim = mixture.theta.shape
-    places = np.arange(k * (dim + 2 + len(live))).reshape(k, -1)
-    unit = np.eye(places.size)
-    noise = unit[places[:, dim]]
-    columns = [
-        *unit[places[:, :dim].ravel()],
-        *([noise.sum(axis=0)] if rules.shared_noise else noise),
-        *unit[places[:-1, dim + 1]],
-        *unit[places[:, dim + 2 :][:, live].ravel()],
-    ]
-    return np.array(columns).T
 
 
 def _curvature(found: Fitted, heed: float) -> Floats:
@@ -233,54 +251,87 @@ def _slope(found: Fitted) -> Floats:
     return np.asarray(slope.ravel())
 
 
-def _steps(found: Fitted, heeds: tuple[float, ...]) -> tuple[Spreads, float]:
-    """Take a Newton step for each h that gives one. Gives also what the full one promises; infinite without it."""
-    mixture = found.mixture
-    _, k, dim = mixture.theta.shape
-    live = _live(found)
-    reduce_ = _parameters(mixture, found.rules, live)
-    slope = reduce_.T @ _slope(found)
-    cone = Cone(k, dim if found.full else int(live.sum()), found.full)
-    numbers = mixture.spread[0][:, live].ravel()
-    floor = 1e-6 * np.exp(mixture.log_variance[0]) / dim
-    steps, decrement = [mixture.pick([])], np.inf
-    for heed in heeds:
-        curvature = reduce_.T @ _curvature(found, heed) @ reduce_
+class _Room:
+    """The free parameters at a mixture: theta, noise and weights (``split`` of them), then the covariances."""
+
+    def __init__(self, found: Fitted) -> None:
+        self.found = found
+        self.k, self.dim = found.mixture.theta.shape[1:]
+        self.live = self._live()
+        self.reduce = self._reduce()
+        self.slope: Floats = self.reduce.T @ _slope(found)
+        self.numbers = found.mixture.spread[0][:, self.live]
+        self.split = self.slope.size - self.numbers.size
+
+    def _live(self) -> Bools:
+        """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
+        if self.found.full:
+            return np.ones(self.found.mixture.spread.shape[-1], dtype=np.bool_)
+        own = np.diagonal(self.found.reply.expected[0].sum(axis=0))[self.dim + 2 :]
+        return np.asarray(own > 0)
+
+    def _reduce(self) -> Any:
+        """Say how the k q numbers of a mixture depend on the free ones. -> (k q, f), sparse."""
+        k, dim = self.k, self.dim
+        places = np.arange(k * (dim + 2 + len(self.live))).reshape(k, -1)
+        groups = [
+            *places[:, :dim].reshape(-1, 1),
+            *([places[:, dim]] if self.found.rules.shared_noise else places[:, dim, None]),
+            *places[:-1, dim + 1, None],
+            *places[:, dim + 2 :][:, self.live].reshape(-1, 1),
+        ]
+        owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
+
+    def curvature(self, heed: float) -> Floats:
+        """Give the information of the free parameters, (f, f)."""
+        return np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+
+    def in_cone(self, heed: float) -> Floats:
+        """Take a step anywhere within the cone. -> (f,)."""
+        cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
+        floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
+        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)[0]
+
+    def faces(self) -> tuple[Floats, Floats, list[Edge]]:
+        """Give the directions along the faces on which the covariances lie, (f, p), and what these cost, (p, p)."""
+        fisher = self.found.reply.expected[0][:, self.dim + 2 :, self.dim + 2 :][:, self.live][:, :, self.live]
+        slopes = self.slope[self.split :].reshape(self.k, -1)
+        find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
+        faces = [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
+        ways = block_diag(np.eye(self.split), *(face.directions for face in faces))
+        return ways, block_diag(np.zeros((self.split, self.split)), *(face.cost for face in faces)), faces
+
+    def along_faces(self) -> tuple[Floats, float]:
+        """Take Newton's own step along the faces. Gives the step (f,) and what it promises."""
+        ways, cost, faces = self.faces()
+        lean = ways.T @ self.slope
+        step = cho_solve(cho_factor(ways.T @ self.curvature(1.0) @ ways + cost), lean)
+        ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
+        parts = np.split(step, ends[:-1])[1:]
+        spreads = [face.moved(part) for face, part in zip(faces, parts, strict=True)]
+        return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), 0.5 * lean @ step
+
+
+def newton_steps(found: Fitted, heeds: tuple[float, ...], most: int) -> tuple[Spreads, float]:
+    """Take a Newton step for each h that gives one, ``most`` of them, the largest h first.
+
+    Gives also what the full one promises; infinite without it.
+    """
+    room = _Room(found)
+    steps, decrement = [], np.inf
+    for heed in sorted(heeds, reverse=True):
         try:
             if heed == 1.0:
-                step, decrement = _along_faces(found, curvature, slope, numbers.reshape(k, -1), live)
+                step, decrement = room.along_faces()
             else:
-                step, _ = climb(curvature, slope, numbers, cone, floor)
+                step = room.in_cone(heed)
         except np.linalg.LinAlgError:
             continue
-        steps.append(_moved(mixture, (reduce_ @ step).reshape(k, -1), found.full))
-    return Spreads.stack(steps), decrement
-
-
-def _along_faces(
-    found: Fitted, curvature: Floats, slope: Floats, numbers: Floats, live: Floats
-) -> tuple[Floats, float]:
-    """Take Newton's own step along the faces on which the covariances, numbers (k, v), lie. See `faces`.
-
-    curvature (f, f), slope (f,). Gives the step (f,) and what it promises; raises `LinAlgError` if there is none.
-    """
-    dim, (k, v) = found.mixture.theta.shape[2], numbers.shape
-    split = len(slope) - numbers.size
-    fisher = found.reply.expected[0][:, dim + 2 :, dim + 2 :][:, live][:, :, live]
-    faces = []
-    for own, lean, bend in zip(numbers, slope[split:].reshape(k, v), fisher, strict=True):
-        face = face_of(own, lean, bend, dim) if found.full else edge_of(own, lean, bend)
-        if face is None:
-            raise np.linalg.LinAlgError
-        faces.append(face)
-    ways: Floats = block_diag(np.eye(split), *(face.directions for face in faces))
-    cost = block_diag(np.zeros((split, split)), *(face.cost for face in faces))
-    lean = ways.T @ slope
-    step = cho_solve(cho_factor(ways.T @ curvature @ ways + cost), lean)
-    ends = np.cumsum([split, *(face.directions.shape[1] for face in faces)])
-    parts = np.split(step, ends[:-1])[1:]
-    moved = [face.moved(part) if found.full else moved_edge(face, part) for face, part in zip(faces, parts, strict=True)]
-    return np.concatenate([step[:split], np.concatenate(moved) - numbers.ravel()]), float(0.5 * lean @ step)
+        steps.append(_moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full))
+        if len(steps) == most:
+            break
+    return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), float(decrement)
 
 
 def _moved(mixture: Spreads, step: Floats, full: bool) -> Spreads:

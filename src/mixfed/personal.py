@@ -14,25 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import Array, Floats
+from . import draws
+from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
-from .deviations import unpacked
+from .contest import contest, drawn
 from .frame import from_stretched
 from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
 from .run import Stop
-from .spreads import CONVERGED, NEAR, Fitted, free_parameters, improve, last_step, polish, started
+from .spreads import CONVERGED, NEAR, Fitted, free_parameters, improve, last_step, polish, spread_roots, started
 
 if TYPE_CHECKING:
     from .auto import Search
 
-_FIRST_LOOK, _PATIENCE = 3, 2
-"""Numbers of kinds tried at once to begin with; so many beyond the best must be worse before the search ends."""
+_PATIENCE = 2
+"""So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
-"""Rows of a sample for each parameter of the smallest kind."""
+"""Rows of a sample for each parameter of a kind."""
+_UNEQUAL = 1.5
+"""A small kind has so many times fewer clients than all have on average."""
+_WORK, _MOST_STARTS = 2e7, 8
+"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
 _CLOSE = 0.02
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""
 _EMPTY = 1e-9
@@ -63,47 +68,71 @@ def fit_personal(
     """Find kinds with deviations. Gives the fit and what was tried."""
     if n_clusters is None:
         tried = _choose(search, search.supported(most))
-        best = max(filter(lambda one: _sound(search, one), tried), key=lambda one: one.bic)
     else:
-        tried = _try(search, [search.finish(n_clusters, start)])
-        best = max(tried, key=lambda one: one.bic)
+        plain = search.finish(n_clusters, start)
+        single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
+        tried = _try(search, [plain], single)
+    best = max((one for one in tried if _sound(search, one) or n_clusters), key=lambda one: one.bic)
     return _finish(search, best.found, best.who), tried
 
 
 def _choose(search: Search, most: int) -> list[Tried]:
     """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
-    tried: list[Tried] = []
-    done, wanted = 0, _FIRST_LOOK
-    while done < most and wanted > 0:
-        ks = range(done + 1, min(done + wanted, most) + 1)
+    single = tried = _single(search)
+    done, best = 1, 1
+    while done < min(most, best + _PATIENCE):
+        ks = range(done + 1, min(done + _PATIENCE, most) + 1)
         search.scan([k for k in ks if k not in search.scanned])
-        tried += _try(search, [search.scanned[k] for k in ks])
-        done = ks[-1]
+        tried = tried + _try(search, [search.scanned[k] for k in ks], single)
         best = max((one for one in tried if _sound(search, one)), key=lambda one: one.bic).k
-        wanted = _PATIENCE - (done - best)
+        done = ks[-1]
     return tried
 
 
-def _try(search: Search, plain: Sequence[Refined]) -> list[Tried]:
-    """Fit deviations of both forms to plain mixtures, near enough to compare them."""
+def _single(search: Search) -> list[Tried]:
+    """Fit one kind, the classical mixed model."""
+    rules = Rules(search.settings.shared_noise)
+    pooled = Candidates(np.zeros((1, 1, search.ground.frame.dim)), np.zeros((1, 1)), np.zeros((1, 1)))
+    return _improved(search, [(pooled, rules)], [])
+
+
+def _try(search: Search, plain: Sequence[Refined], single: Sequence[Tried]) -> list[Tried]:
+    """Fit deviations to plain mixtures, near enough to compare them."""
+    return _improved(search, [(one.mixture, one.rules) for one in plain], single)
+
+
+def _improved(search: Search, plain: Sequence[tuple[Candidates, Rules]], single: Sequence[Tried]) -> list[Tried]:
+    """Fit deviations of both forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
     forms = [True, False] if 1 < frame.dim <= _MOST_FULL else [frame.dim == 1]
-    who = _sample(search, plain, forms[0])
+    ks = [mixture.theta.shape[1] for mixture, _ in plain]
+    who = _sample(search, max(ks), forms[0])
     near = NEAR if who is None else _CLOSE * _numbers(frame, forms[0])
-    conversations = [
-        improve(frame, started(frame, one.mixture, full), full, one.rules, near=near)
-        for one in plain
-        for full in forms
-    ]
+    conversations = []
+    for k, (mixture, rules) in zip(ks, plain, strict=True):
+        for full in forms:
+            starts = [started(frame, mixture, full)]
+            for one in single:
+                if one.found.full == full and one.bic == max(other.bic for other in single):
+                    rules = one.found.rules.fitting(float(np.exp(one.found.mixture.log_variance[0, 0])))
+                    rng = draws.generator(search.seed, "deviations", k)
+                    starts += drawn(frame, one.found, k, _starts(search, k), rng)
+            conversations.append(contest(frame, starts, full, rules, near))
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     return [_judged(search, one, who) for one in found]
 
 
-def _sample(search: Search, plain: Sequence[Refined], full: bool) -> Sample | None:
-    """Draw as many clients as tell the parameters of the smallest kind."""
-    numbers = _numbers(search.ground.frame, full)
-    smallest = min(float(np.exp(one.mixture.log_weight[0].min())) for one in plain)
-    return search.ground.crowd.draw(_ROWS_PER_NUMBER * numbers / max(smallest, 0.02))
+def _sample(search: Search, k: int, full: bool) -> Sample | None:
+    """Draw as many clients as tell the parameters of a small kind."""
+    return search.ground.crowd.draw(_ROWS_PER_NUMBER * _numbers(search.ground.frame, full) * _UNEQUAL * k)
+
+
+def _starts(search: Search, k: int) -> int:
+    """Say how many starts to draw: fewer where each takes more work."""
+    dim, census = search.ground.frame.dim, search.ground.census
+    who = _sample(search, k, dim <= _MOST_FULL)
+    rows = census.n_rows * (1.0 if who is None else who.share)
+    return int(np.clip(_WORK / (rows * k * dim**2), 0, _MOST_STARTS))
 
 
 def _numbers(frame: Frame, full: bool) -> int:
@@ -160,19 +189,15 @@ def as_refined(found: Fitted) -> Refined:
 
 def factors_to_user(frame: Frame, found: Fitted) -> Floats:
     """Give F with Psi = F F^T of each kind, in the units of the table, by falling size. -> (k, D, r)."""
-    spread = found.mixture.spread[0]
-    if found.full:
-        values, axes = np.linalg.eigh(unpacked(spread, frame.dim))
-        columns = frame.whiten @ axes
-    else:
-        values, columns = spread, np.broadcast_to(np.eye(spread.shape[1]), (len(spread), *[spread.shape[1]] * 2))
+    roots = spread_roots(frame, found)
+    # The columns of a root are as long as the deviations that they stand for.
+    size = (roots**2).sum(axis=1)
     noise = np.exp(found.mixture.log_variance[0])[:, None]
-    least = _EMPTY * np.maximum(values.max(axis=1, keepdims=True), noise)
-    values = np.where(values > least, values, 0.0)
-    order = np.argsort(-values, axis=1, kind="stable")
-    width = max(int((values > 0).sum(axis=1).max()), 1)
-    root = np.take_along_axis(columns * np.sqrt(values)[:, None, :], order[:, None, :], axis=2)
-    return from_stretched(frame, root[:, :, :width])
+    size = np.where(size > _EMPTY * np.maximum(size.max(axis=1, keepdims=True), noise), size, 0.0)
+    order = np.argsort(-size, axis=1, kind="stable")
+    width = max(int((size > 0).sum(axis=1).max()), 1)
+    roots = np.take_along_axis(roots * (size > 0)[:, None, :], order[:, None, :width], axis=2)
+    return from_stretched(frame, frame.whiten @ roots)
 
 
 def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 from scipy.sparse import csr_array
 
 from .arrays import Bools, Floats
@@ -43,6 +43,8 @@ _MANY = 160
 NEAR, CONVERGED = 0.05, 1e-4
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
+_LEAST_BEND = 0.05
+"""Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
 _STEADY = 1e-3
 """Once Newton promises less than this for each parameter, the curvature no longer changes by anything that matters."""
 _ROUNDING = 1e-7
@@ -199,6 +201,16 @@ def em_step(found: Fitted) -> Spreads:
     return Spreads(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
 
 
+def spread_roots(frame: Frame, found: Fitted) -> Floats:
+    """Give R with Psi = R R^T of each kind, of whitened features. -> (k, d, r)."""
+    spread = found.mixture.spread[0]
+    if not found.full:
+        live = frame.stretch > 0
+        return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(spread)[:, None, live])
+    values_, axes = np.linalg.eigh(unpacked(spread, frame.dim))
+    return np.asarray(axes * np.sqrt(np.maximum(values_, 0.0))[:, None, :])
+
+
 def free_parameters(found: Fitted) -> int:
     """Count the parameters of a mixture; columns that are left out have no deviations."""
     return int(_Room(found).slope.size)
@@ -302,15 +314,27 @@ class _Room:
         ways = block_diag(np.eye(self.split), *(face.directions for face in faces))
         return ways, block_diag(np.zeros((self.split, self.split)), *(face.cost for face in faces)), faces
 
-    def along_faces(self) -> tuple[Floats, float]:
-        """Take Newton's own step along the faces. Gives the step (f,) and what it promises."""
+    def along_faces(self, bold: bool) -> tuple[Floats, float]:
+        """Take Newton's own step along the faces. Gives the step (f,) and what it promises.
+
+        Where the likelihood is not concave, there is none, unless ``bold``: then directions in which it bends upwards
+        are taken as if it bent downwards as much, which leads away from a saddle; that promises nothing.
+        """
         ways, cost, faces = self.faces()
-        lean = ways.T @ self.slope
-        step = cho_solve(cho_factor(ways.T @ self.curvature(1.0) @ ways + cost), lean)
+        lean, whole = ways.T @ self.slope, ways.T @ self.curvature(1.0) @ ways + cost
+        promise = np.inf
+        try:
+            step = cho_solve(cho_factor(whole), lean)
+            promise = float(0.5 * lean @ step)
+        except np.linalg.LinAlgError:
+            if not bold:
+                raise
+            bends, axes = eigh(whole, ways.T @ self.curvature(0.0) @ ways + cost)
+            step = axes @ (axes.T @ lean / np.maximum(np.abs(bends), _LEAST_BEND))
         ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
         parts = np.split(step, ends[:-1])[1:]
         spreads = [face.moved(part) for face, part in zip(faces, parts, strict=True)]
-        return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), 0.5 * lean @ step
+        return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), promise
 
 
 def newton_steps(found: Fitted, heeds: tuple[float, ...], most: int) -> tuple[Spreads, float]:
@@ -323,7 +347,7 @@ def newton_steps(found: Fitted, heeds: tuple[float, ...], most: int) -> tuple[Sp
     for heed in sorted(heeds, reverse=True):
         try:
             if heed == 1.0:
-                step, decrement = room.along_faces()
+                step, decrement = room.along_faces(bold=most > 1)
             else:
                 step = room.in_cone(heed)
         except np.linalg.LinAlgError:

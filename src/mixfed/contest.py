@@ -17,6 +17,7 @@ from .spreads import Fitted, improve, spread_roots, values
 
 _KEPT = {3: 0.7, 6: 0.4, 10: 2}
 """After so many rounds, so many go on: a share of all, or a number."""
+_ROUNDS = 16
 _HALF, _WOBBLE = 0.5, 0.3
 """Of the one kind's deviations, so much stays within each kind; kinds' log variances differ by so much."""
 
@@ -59,7 +60,7 @@ def contest(
     """Improve several starts in the same exchanges, ever fewer of them, and give the best: a conversation."""
     runners = []
     for start in starts:
-        steps = improve(frame, start, full, rules, near=near)
+        steps = improve(frame, start, full, rules, near=near, rounds=_ROUNDS)
         runners.append(_Runner(steps, next(steps)))
     count, round_ = len(runners), 0
     while going := [runner for runner in runners if runner.query is not None]:

@@ -15,6 +15,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -125,6 +126,14 @@ class Deviate(Query[DeviateSum]):
     """Whether Fisher's information is, too; else it is 0."""
 
 
+@cache
+def triangle(dim: int) -> tuple[Array, Array]:
+    """Give rows and columns of a packed lower triangle, (v,) each."""
+    rows, columns = np.tril_indices(dim)
+    return rows, columns
+
+
+@cache
 def places(dim: int) -> Array:
     """Say where entry (a, b) of a symmetric matrix is in its packed lower triangle. -> (d, d)."""
     low, high = np.sort(np.indices((dim, dim)), axis=0)
@@ -139,13 +148,14 @@ def unpacked(packed: Floats, dim: int) -> Floats:
 
 def packed(matrices: Floats) -> Floats:
     """Pack the lower triangles of symmetric matrices (..., d, d). -> (..., v)."""
-    rows, columns = np.tril_indices(matrices.shape[-1])
+    rows, columns = triangle(matrices.shape[-1])
     return np.asarray(matrices[..., rows, columns])
 
 
+@cache
 def doubled(dim: int) -> Floats:
     """Say how often each packed number stands in its matrix. -> (v,)."""
-    rows, columns = np.tril_indices(dim)
+    rows, columns = triangle(dim)
     return np.where(rows == columns, 1.0, 2.0)
 
 
@@ -155,7 +165,7 @@ def sandwich(matrices: Floats, dim: int) -> Floats:
     matrices (..., v, v) -> (..., v, v), where E_p is the derivative of a symmetric matrix by its packed number p.
     """
     where, times = places(dim), doubled(dim)
-    rows, columns = np.tril_indices(dim)
+    rows, columns = triangle(dim)
     a, b, c, e = rows[:, None], columns[:, None], rows[None, :], columns[None, :]
     total = sum(
         matrices[..., where[first], where[second]]
@@ -179,7 +189,7 @@ def information(
         bent, half = sandwich(products[:, :t], width), np.zeros(1)
         if query.fisher:
             half = 0.5 * sandwich(products[:, t + width :], width)
-        rows, columns = np.tril_indices(width)
+        rows, columns = triangle(width)
         cross = products[:, t : t + width]
         cross = cross[:, columns, where[:, rows]] + cross[:, rows, where[:, columns]]
         cross, kept = 0.5 * times * cross, np.arange(t)

@@ -36,7 +36,7 @@ _ROWS_PER_NUMBER = 60
 """Rows of a sample for each parameter of a kind."""
 _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
-_WORK, _MOST_STARTS = 2e7, 8
+_WORK, _MOST_STARTS = 2e7, 6
 """Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
 _CLOSE = 0.02
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""

@@ -94,7 +94,14 @@ def values(candidates: Spreads, reply: DeviateSum, rules: Rules) -> Floats:
 
 
 def improve(
-    frame: Frame, start: Spreads, full: bool, rules: Rules, *, near: float = NEAR, alone: bool = False
+    frame: Frame,
+    start: Spreads,
+    full: bool,
+    rules: Rules,
+    *,
+    near: float = NEAR,
+    alone: bool = False,
+    rounds: int = _MOST_ROUNDS,
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Bring the best of some candidates near its maximum: a conversation, see `refine`.
 
@@ -102,10 +109,9 @@ def improve(
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
-    most = 1 if many else len(_HEED)
     trials, informed = start, () if many and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(rounds):
         reply = yield Deviate(frame, trials, full, informed)
         value = values(trials, reply, rules)
         c = int(np.argmax(value))
@@ -116,7 +122,7 @@ def improve(
                 reply = yield Deviate(frame, trials, full, informed)
             said = reply.pick(c, [informed.index(c)])
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = newton_steps(best, (1.0,) if alone else _HEED, most)
+            steps, decrement = newton_steps(best, (1.0,) if alone else _HEED, bold=not many and not alone, every=not many)
             best = dataclasses.replace(best, decrement=decrement)
             alone = alone and len(steps) > 0
         assert best is not None
@@ -126,7 +132,7 @@ def improve(
             break  # as good as it gets
         if gain <= 0 or not len(steps):
             alone = False
-            steps, _ = newton_steps(best, _HEED, len(_HEED))
+            steps, _ = newton_steps(best, _HEED[:2], every=True)
             ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
             steps = Spreads.stack([steps.pick([]), *ways])
         trials = steps if alone else Spreads.stack([em_step(best), steps])
@@ -150,7 +156,7 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
             break
         curved = reply = _borrowed(reply, curved, ("expected",) if ask else ("expected", "observed", "missing"))
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
-        ahead, decrement = newton_steps(here, (1.0,), 1)
+        ahead, decrement = newton_steps(here, (1.0,))
         found = dataclasses.replace(here, decrement=decrement)
         if not len(ahead):
             break
@@ -170,7 +176,7 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked: what it gains is known to more digits than matter."""
-    steps, gain = newton_steps(found, (1.0,), 1)
+    steps, gain = newton_steps(found, (1.0,))
     if not len(steps):
         return found
     return dataclasses.replace(found, mixture=steps, value=found.value + gain, likelihood=found.likelihood + gain)
@@ -337,25 +343,27 @@ class _Room:
         return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), promise
 
 
-def newton_steps(found: Fitted, heeds: tuple[float, ...], most: int) -> tuple[Spreads, float]:
-    """Take a Newton step for each h that gives one, ``most`` of them, the largest h first.
+def newton_steps(
+    found: Fitted, heeds: tuple[float, ...], *, bold: bool = False, every: bool = False
+) -> tuple[Spreads, float]:
+    """Take the Newton step of the largest h that gives one, or of ``every`` h. A ``bold`` one does not count as such.
 
-    Gives also what the full one promises; infinite without it.
+    Gives also what the full step promises; infinite without it.
     """
     room = _Room(found)
     steps, decrement = [], np.inf
     for heed in sorted(heeds, reverse=True):
         try:
             if heed == 1.0:
-                step, decrement = room.along_faces(bold=most > 1)
+                step, decrement = room.along_faces(bold)
             else:
                 step = room.in_cone(heed)
         except np.linalg.LinAlgError:
             continue
         steps.append(_moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full))
-        if len(steps) == most:
+        if not every and (heed < 1.0 or np.isfinite(decrement)):
             break
-    return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), float(decrement)
+    return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), decrement
 
 
 def _moved(mixture: Spreads, step: Floats, full: bool) -> Spreads:

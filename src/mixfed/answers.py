@@ -13,7 +13,7 @@ from operator import add
 
 import numpy as np
 
-from . import kernels, marginal, moments, posterior
+from . import kernels, leaving, marginal, moments, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
@@ -33,7 +33,7 @@ from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
-from .deviations import Deviate, DeviateSum, information, unpacked
+from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots, unpacked
 from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
@@ -265,3 +265,18 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     shaped = (part.reshape(count, k, *part.shape[1:]) for part in (people, rows, unpacked(gram, width), score))
     told = DeviateSum(likelihood, *shaped, overlap, *information(query, gram, score, *rest), missing)
     return told if full else told.turned(frame.whiten)
+
+
+@answer.register
+def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
+    candidates = query.candidates
+    theta = candidates.theta.reshape(-1, query.frame.dim)
+    spread = roots(query.frame, candidates.spread.reshape(len(theta), -1), query.full)
+    parts = (theta.T, spread, candidates.log_variance, candidates.log_weight)
+    arguments = list(map(np.ascontiguousarray, parts))
+
+    def one(block: Clients) -> LeftOutSum:
+        rows = map(np.ascontiguousarray, query.frame.standardise(block.design, block.y))
+        return LeftOutSum(*leaving.leave_out(*rows, block.offsets, *arguments, query.small))
+
+    return summed(one, clients)

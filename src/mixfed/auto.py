@@ -103,7 +103,7 @@ def _fit(
         single = settings.anchors == "single"
         rules = Rules(settings.shared_noise)
         ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
-    search = Search(run, ground, settings, seed)
+    search = Search(run, ground, settings, seed, n_clusters)
     if settings.personal:
         return _fit_personal(search, features, n_clusters, most, start)
     with run.timing("kinds"):
@@ -136,8 +136,12 @@ def _fit_personal(
 class Search:
     """The refinements of one fit, for all numbers of kinds."""
 
-    def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
+    def __init__(
+        self, run: Run, ground: Ground, settings: AutoSettings, seed: int, n_clusters: int | None = None
+    ) -> None:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
+        self.n_clusters = n_clusters
+        """As many kinds as the caller wants; None if that is to be found."""
         self.scanned: dict[int, Refined] = {}
         self.sample: Sample | None = None
         """Clients asked while candidates are sought; None for all."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .candidates import Frame
-from .deviations import Deviate, DeviateSum, Spreads
+from .deviations import Deviate, DeviateSum, Spreads, roots
 from .mixtures import Rules
-from .spreads import Fitted, improve, spread_roots, values
+from .spreads import Fitted, improve, values
 
 _KEPT = {3: 0.7, 6: 0.4, 10: 2}
 """After so many rounds, so many go on: a share of all, or a number."""
@@ -25,7 +25,7 @@ _HALF, _WOBBLE = 0.5, 0.3
 def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[Spreads]:
     """Draw starts of k kinds: models as those of clients of the one kind, which deviate by half as much."""
     mixture, dim = single.mixture, single.mixture.theta.shape[2]
-    root = spread_roots(frame, single)[0]
+    root = roots(frame, mixture.spread[0], single.full)[0]
     starts = []
     for _ in range(count):
         noise = mixture.log_variance[0, 0] + _WOBBLE * rng.standard_normal((1, k))

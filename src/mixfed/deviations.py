@@ -126,6 +126,30 @@ class Deviate(Query[DeviateSum]):
     """Whether Fisher's information is, too; else it is 0."""
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOutSum:
+    """Squared errors of rows that are predicted from the other rows of their client."""
+
+    squares: Annotated[Floats, "C 2"]
+    """Of all clients with two rows or more, and of the small ones among them."""
+    rows: Annotated[Floats, "2"]
+    """How many rows these have."""
+
+    def __add__(self, other: LeftOutSum) -> LeftOutSum:
+        return LeftOutSum(self.squares + other.squares, self.rows + other.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOut(Query[LeftOutSum]):
+    """Ask how well candidates predict each row of a client from its other rows."""
+
+    frame: Frame
+    candidates: Spreads
+    full: bool
+    small: int
+    """A client with so many rows, at most, is a small one."""
+
+
 @cache
 def triangle(dim: int) -> tuple[Array, Array]:
     """Give rows and columns of a packed lower triangle, (v,) each."""
@@ -150,6 +174,15 @@ def packed(matrices: Floats) -> Floats:
     """Pack the lower triangles of symmetric matrices (..., d, d). -> (..., v)."""
     rows, columns = triangle(matrices.shape[-1])
     return np.asarray(matrices[..., rows, columns])
+
+
+def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
+    """Give R with Psi = R R^T, of whitened features, for Psi as in `Spreads`. spread (L, v) -> (L, d, r)."""
+    if not full:
+        live = frame.stretch > 0
+        return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
+    values, axes = np.linalg.eigh(unpacked(spread, frame.dim))
+    return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :])
 
 
 @cache

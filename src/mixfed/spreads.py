@@ -207,16 +207,6 @@ def em_step(found: Fitted) -> Spreads:
     return Spreads(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
 
 
-def spread_roots(frame: Frame, found: Fitted) -> Floats:
-    """Give R with Psi = R R^T of each kind, of whitened features. -> (k, d, r)."""
-    spread = found.mixture.spread[0]
-    if not found.full:
-        live = frame.stretch > 0
-        return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(spread)[:, None, live])
-    values_, axes = np.linalg.eigh(unpacked(spread, frame.dim))
-    return np.asarray(axes * np.sqrt(np.maximum(values_, 0.0))[:, None, :])
-
-
 def free_parameters(found: Fitted) -> int:
     """Count the parameters of a mixture; columns that are left out have no deviations."""
     return int(_Room(found).slope.size)

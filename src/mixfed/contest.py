@@ -28,7 +28,8 @@ def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Gener
     root = roots(frame, mixture.spread[0], single.full)[0]
     starts = []
     for _ in range(count):
-        noise = mixture.log_variance[0, 0] + _WOBBLE * rng.standard_normal((1, k))
+        wobble = rng.standard_normal((1, 1 if single.rules.shared_noise else k))
+        noise = np.repeat(mixture.log_variance[:, :1], k, axis=1) + _WOBBLE * wobble
         theta = mixture.theta[0, 0] + rng.standard_normal((1, k, dim)) @ root.T
         spread = np.repeat(_HALF * mixture.spread, k, axis=1)
         starts.append(Spreads(theta, noise, np.full((1, k), -np.log(k)), spread))

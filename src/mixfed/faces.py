@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats
-from .deviations import doubled, packed, unpacked
+from .deviations import doubled, packed, triangle, unpacked
 
 _KEPT = 0.1
 """Least share of its smallest eigenvalue that Psi keeps in a step within its face."""
@@ -49,10 +49,12 @@ class Face(Edge):
     def moved(self, step: Floats) -> Floats:
         """Take a step (p,), and stay a covariance. -> (v,)."""
         a = len(self.size)
+        if a == 0:  # nobody deviates at all
+            return np.zeros(len(self.directions))
         inner = a * (a + 1) // 2
         psi = np.diag(self.size) + unpacked(step[:inner], a)
         values, axes = np.linalg.eigh(psi)
-        values = np.maximum(values, _KEPT * self.size.min(initial=0.0))
+        values = np.maximum(values, _KEPT * self.size.min())
         psi, inverse = (axes * values) @ axes.T, (axes / np.where(values > 0, values, 1.0)) @ axes.T
         turned = self.within + self.outside @ step[inner:].reshape(-1, a) @ inverse
         return packed(turned @ psi @ turned.T)
@@ -72,10 +74,10 @@ def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face:
     gone = values * bend + promise <= 0
     within, outside, size = axes[:, ~gone], axes[:, gone], values[~gone]
     pull = outside.T @ gradient @ outside
-    if gone.any() and np.linalg.eigvalsh(pull).max() > 0:
+    if (gone.any() and np.linalg.eigvalsh(pull).max() > 0) or (size <= 0).any():
         raise np.linalg.LinAlgError("the covariance does not lie on a face")
     a, n = len(size), int(gone.sum())
-    rows, columns = np.tril_indices(a)
+    rows, columns = triangle(a)
     inner = within[:, rows].T[:, :, None] * within[:, columns].T[:, None, :]
     inner = np.where((rows == columns)[:, None, None], inner, inner + inner.swapaxes(1, 2))
     outer = np.einsum("dn,ea->nade", outside, within).reshape(n * a, dim, dim)

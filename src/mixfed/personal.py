@@ -25,7 +25,7 @@ from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
 from .run import Stop
-from .spreads import CONVERGED, NEAR, Fitted, free_parameters, improve, last_step, polish, started
+from .spreads import CONVERGED, NEAR, Fitted, following, free_parameters, improve, last_step, polish, started
 
 if TYPE_CHECKING:
     from .auto import Search
@@ -115,7 +115,9 @@ def _best(search: Search, tried: Sequence[Tried]) -> Tried:
 
 def _forms(search: Search) -> list[bool]:
     """Say which Psi to try: full, diagonal or both."""
-    dim = search.ground.frame.dim
+    dim, wanted = search.ground.frame.dim, search.settings.deviations
+    if wanted != "auto":
+        return [wanted == "full"]
     return [True, False] if 1 < dim <= _MOST_FULL else [dim == 1]
 
 
@@ -197,8 +199,7 @@ def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
 
     If a sample found it, the sample's curvature serves first.
     """
-    frame, rows = search.ground.frame, found.reply.rows[0]
-    rules = found.rules.fitting(float(rows @ np.exp(found.mixture.log_variance[0]) / rows.sum()))
+    frame, rules = search.ground.frame, following(found, found.mixture).rules
     if who is not None:
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:

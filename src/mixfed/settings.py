@@ -18,6 +18,7 @@ MembershipName = Literal["hard", "soft"]
 AutoUpdateName = Literal["exact", "fedavg", "fedprox"]
 NoiseName = Literal["own", "shared"]
 AnchorsName = Literal["single", "summed"]
+DeviationsName = Literal["auto", "full", "diagonal"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class AutoSettings:
     """A model, or a model for each kind, to try besides our own; it can only raise the likelihood."""
     personal: bool = False
     """Within a kind every client has a deviation of its own, which its rows tell as far as they can."""
+    deviations: DeviationsName = "auto"
+    """Their covariance: full, or diagonal in centred columns, or which of the two BIC prefers."""
 
     def __post_init__(self) -> None:
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
@@ -134,6 +137,9 @@ class AutoSettings:
         _require(self, "personal", lambda value: type(value) is bool, "true or false")
         for name in ("local_steps", "refine_rounds", "max_clusters"):
             _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
+        _require(
+            self, "deviations", lambda value: value in get_args(DeviationsName), "'auto', 'full' or 'diagonal'"
+        )
         if self.personal and (self.membership == "hard" or self.update != "exact"):
             raise SettingsError("personal models go with membership = 'soft' and update = 'exact'")
         if self.membership == "hard" and self.update != "exact":

@@ -40,13 +40,17 @@ _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
 _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
-NEAR, CONVERGED = 0.05, 1e-4
+NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
+_POLISHED = 1e-4
+"""The same where the curvature is borrowed."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
 _STEADY = 1e-3
 """Once Newton promises less than this for each parameter, the curvature no longer changes by anything that matters."""
+_FOLLOWED = 4
+"""Times that the rules are adapted to the noise in the last step: it hardly depends on them."""
 _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
@@ -120,13 +124,14 @@ def improve(
             if c not in informed:
                 trials, informed, c = trials.pick(c), (0,), 0
                 reply = yield Deviate(frame, trials, full, informed)
-            said = reply.pick(c, [informed.index(c)])
+            said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
             steps, decrement = newton_steps(best, (1.0,) if alone else _HEED, bold=not many and not alone, every=not many)
             best = dataclasses.replace(best, decrement=decrement)
             alone = alone and len(steps) > 0
         assert best is not None
-        if best.decrement < near:
+        # The promise falls with the square of itself, so the one after the next step is known before it is taken.
+        if best.decrement < near or (alone and best.decrement < NEAR and best.decrement**3 < near * last**2 < np.inf):
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
         if -_ROUNDING < gain <= 0:
             break  # as good as it gets
@@ -161,7 +166,7 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
         if not len(ahead):
             break
         # The promise falls by about as much in each step: the one after the next step is known before it is taken.
-        if decrement < CONVERGED or decrement**2 < CONVERGED * last < np.inf:
+        if decrement < _POLISHED or decrement**2 < _POLISHED * last < np.inf:
             return dataclasses.replace(found, stop=Stop.MAXIMUM)
         ask = decrement > _STEADY * reply.score.size
         mixture, before, last = ahead, value, decrement
@@ -175,11 +180,23 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 
 def last_step(found: Fitted) -> Fitted:
-    """Take one more Newton step, unasked: what it gains is known to more digits than matter."""
-    steps, gain = newton_steps(found, (1.0,))
-    if not len(steps):
-        return found
-    return dataclasses.replace(found, mixture=steps, value=found.value + gain, likelihood=found.likelihood + gain)
+    """Take one more Newton step, unasked, by the rules that follow from where it leads."""
+    mixture, gain = found.mixture, 0.0
+    for _ in range(_FOLLOWED):
+        steps, gain = newton_steps(following(found, mixture), (1.0,))
+        if not len(steps):
+            return found
+        mixture = steps
+    end = following(found, mixture)
+    return dataclasses.replace(end, mixture=mixture, value=end.value + gain, likelihood=found.likelihood + gain)
+
+
+def following(found: Fitted, mixture: Spreads) -> Fitted:
+    """Judge a fit by the rules that follow from the noise of a mixture."""
+    rows = found.reply.rows[0]
+    rules = found.rules.fitting(float(rows @ np.exp(mixture.log_variance[0]) / rows.sum()))
+    value = float(values(found.mixture, found.reply, rules)[0])
+    return dataclasses.replace(found, rules=rules, value=value)
 
 
 def em_step(found: Fitted) -> Spreads:

@@ -85,7 +85,9 @@ def whole_likelihood(model, clients):
 def random_frame(seed, dim):
     rng = np.random.default_rng([seed, 7])
     whiten = rng.standard_normal((dim, dim))
-    return Frame(rng.standard_normal(dim), rng.uniform(0.5, 2, dim), whiten, rng.standard_normal(dim), 0.3, 1.7, None, 1.0)
+    return Frame(
+        rng.standard_normal(dim), rng.uniform(0.5, 2, dim), whiten, rng.standard_normal(dim), 0.3, 1.7, None, 1.0
+    )
 
 
 def random_spreads(seed, count, k, dim, full):
@@ -304,7 +306,7 @@ def test_a_singular_psi_is_reached():
 
 @pytest.fixture(scope="module")
 def two():
-    X, y, owner, kind, own = simulated(7, 3000, **TWO)
+    X, y, owner, kind, _ = simulated(7, 3000, **TWO)
     rng = np.random.default_rng(1)
     held = (rng.random(len(y)) < 0.3) & (np.bincount(owner)[owner] > 2)
     clients = Clients.from_arrays(X[~held], y[~held], owner[~held], intercept=True)
@@ -412,7 +414,7 @@ def test_sites_find_the_model_of_one_process(tmp_path, k):
 
 
 def test_models_and_assignments_survive_their_files(tmp_path, two):
-    X, y, owner, _, held, clients, model = two
+    X, _, owner, _, held, clients, model = two
     model.save(tmp_path / "model.json")
     content = json.loads((tmp_path / "model.json").read_text())
     assert content["personal"] is True
@@ -444,7 +446,7 @@ def test_new_rows_of_a_client_replace_what_was_known(two):
 
 
 def test_intervals_need_what_was_kept(two):
-    X, y, owner, _, held, clients, model = two
+    X, _, owner, _, held, clients, model = two
     rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
     with pytest.raises(DataError, match="history"):
         model.predict_interval(rows, model.assign(clients, uncertainty=False))
@@ -504,9 +506,16 @@ def test_edges(name, k):
     model = fit(clients, k).model
     known = model.assign(clients)
     rows = rows_from_arrays(
-        clients.phi, None, np.repeat(clients.ids, clients.rows), intercept=clients.intercept, features=clients.features[: clients.phi.shape[1]]
+        clients.phi,
+        None,
+        np.repeat(clients.ids, clients.rows),
+        intercept=clients.intercept,
+        features=clients.features[: clients.phi.shape[1]],
     )
-    prediction, bounds = model.predict(rows, known), model.predict_interval(rows, model.assign(clients, uncertainty=True))
+    prediction, bounds = (
+        model.predict(rows, known),
+        model.predict_interval(rows, model.assign(clients, uncertainty=True)),
+    )
     assert np.isfinite(prediction).all()
     assert np.isfinite(bounds).all()
     assert (bounds[:, 0] <= bounds[:, 1]).all()
@@ -545,7 +554,7 @@ def test_one_noise_for_all_kinds():
 
 
 def test_the_estimator_gives_what_the_model_does(two):
-    X, y, owner, _, held, clients, model = two
+    X, y, owner, _, held, clients, _ = two
     found = MixedRegressor(2, personal=True).fit(X[~held], y[~held], groups=owner[~held])
     rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
     np.testing.assert_allclose(found.deviation_, found.model_.deviation)

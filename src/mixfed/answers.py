@@ -248,22 +248,32 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     width = theta.shape[1]
     matrices = unpacked(spread, width).transpose(1, 0, 2).reshape(width, -1) if full else spread.reshape(1, -1)
     # One layout of every array: each other one would be compiled for itself.
-    parts = (theta.T, matrices, candidates.log_variance, candidates.log_weight)
-    theta, matrices, *mixture = map(np.ascontiguousarray, parts)
+    theta, matrices, log_variance, log_weight = map(
+        np.ascontiguousarray, (theta.T, matrices, candidates.log_variance, candidates.log_weight)
+    )
     informed = np.full(count, -1)
     informed[list(query.informed)] = np.arange(len(query.informed))
 
     def one(block: Clients) -> tuple[Floats, ...]:
         look = frame.standardise if full else frame.stretched
-        rows = map(np.ascontiguousarray, look(block.design, block.y))
-        return marginal.expect(*rows, block.offsets, theta, matrices, full, *mixture, informed, query.fisher)
+        x, y = look(block.design, block.y)
+        mixture = (theta, matrices, full, log_variance, log_weight)
+        return marginal.expect(np.ascontiguousarray(x), y, block.offsets, *mixture, informed, query.fisher)
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
         return tuple(map(add, first, second))
 
     likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
-    shaped = (part.reshape(count, k, *part.shape[1:]) for part in (people, rows, unpacked(gram, width), score))
-    told = DeviateSum(likelihood, *shaped, overlap, *information(query, gram, score, *rest), missing)
+    told = DeviateSum(
+        likelihood,
+        people.reshape(count, k),
+        rows.reshape(count, k),
+        unpacked(gram, width).reshape(count, k, width, width),
+        score.reshape(count, k, -1),
+        overlap,
+        *information(query, gram, score, *rest),
+        missing,
+    )
     return told if full else told.turned(frame.whiten)
 
 
@@ -272,11 +282,13 @@ def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.frame.dim)
     spread = roots(query.frame, candidates.spread.reshape(len(theta), -1), query.full)
-    parts = (theta.T, spread, candidates.log_variance, candidates.log_weight)
-    arguments = list(map(np.ascontiguousarray, parts))
+    models, spread, log_variance, log_weight = map(
+        np.ascontiguousarray, (theta.T, spread, candidates.log_variance, candidates.log_weight)
+    )
 
     def one(block: Clients) -> LeftOutSum:
-        rows = map(np.ascontiguousarray, query.frame.standardise(block.design, block.y))
-        return LeftOutSum(*leaving.leave_out(*rows, block.offsets, *arguments, query.small))
+        z, y = query.frame.standardise(block.design, block.y)
+        mixture = (models, spread, log_variance, log_weight)
+        return LeftOutSum(*leaving.leave_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
 
     return summed(one, clients)

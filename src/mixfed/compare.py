@@ -2,9 +2,9 @@
 
 Some rows of every client are held out, at random or the latest; every rival is fitted to the others and predicts them.
 
-Rivals with one model per client are ridge regressions, and mixed models, whose penalties are ratios of variances: all of
-them take those with the largest marginal likelihood, so nobody is helped or hindered by tuning. In standardised columns
-client i has the model m + b_i, b_i ~ N(0, diag(a, ..., a, c)), c being for the intercept.
+Rivals with one model per client are ridge regressions, and mixed models, whose penalties are ratios of variances: all
+of them take those with the largest marginal likelihood, so nobody is helped or hindered by tuning. In standardised
+columns client i has the model m + b_i, b_i ~ N(0, diag(a, ..., a, c)), c being for the intercept.
 """
 
 from __future__ import annotations
@@ -232,8 +232,7 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
             theta = theta + step
     mixture = Mixture(to_user(frame, theta[None]), np.ones(1), np.array([frame.scale * np.exp(0.5 * logs[0])]))
     factor = from_stretched(frame, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
-    about = {"loss": "squared", "recipe": "auto", "seed": 0}
-    model = Model.from_mixture(mixture, clients.features, factor=factor, **about)
+    model = Model.from_mixture(mixture, clients.features, factor=factor, loss="squared", recipe="auto", seed=0)
     return model, model.assign(clients, uncertainty=False)
 
 
@@ -286,6 +285,7 @@ def _is_small(clients: Clients, test: Rows) -> Array:
 
 def _score(name: str, task: _Task, test: Rows, small: Array) -> Outcome:
     """Fit one rival, and let it predict."""
+    assert test.y is not None
     begun = time.perf_counter()
     model, known = RIVALS[name](task)
     errors = (model.predict(test, known) - test.y) ** 2

@@ -46,7 +46,7 @@ class Cone:
 
     def barrier(self, numbers: Floats) -> tuple[Floats, Floats]:
         """Give the slope (p,) and the curvature (p, p) of sum_j log det, the latter with its sign changed."""
-        inverse = np.linalg.inv(self.matrices(numbers))
+        inverse = np.linalg.inv(self.matrices(numbers)).astype(np.float64)
         if not self.full:
             flat = inverse.ravel()
             return flat, np.diag(flat**2)

@@ -1,10 +1,10 @@
 """The exchange of personal models: within a kind every client has a deviation of its own.
 
-    theta_i = theta_kind + b_i,  b_i ~ N(0, Psi_kind),  so that  y_i ~ N(X_i theta_j, V_ij),  V_ij = s_j^2 I + X_i Psi_j X_i^T
+    theta_i = theta_kind + b_i,  b_i ~ N(0, Psi_kind),
 
-for a client of kind j: a mixture of linear mixed models. The deviations are integrated out where the rows are. What
-travels are sums over clients, weighted by membership, of derivatives of log N(y_i | X_i theta_j, V_ij); no deviation of
-any client does.
+so that y_i ~ N(X_i theta_j, V_ij), V_ij = s_j^2 I + X_i Psi_j X_i^T, for a client of kind j: a mixture of linear mixed
+models. The deviations are integrated out where the rows are. What travels are sums over clients, weighted by
+membership, of derivatives of log N(y_i | X_i theta_j, V_ij); no deviation of any client does.
 
 Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Spreads`), D columns of the table.
 """
@@ -87,8 +87,9 @@ class DeviateSum:
     def pick(self, which: Any, informed: Sequence[int] = ()) -> DeviateSum:
         """Keep what was said of some candidates; their information is at places ``informed``."""
         which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        names = [item.name for item in dataclasses.fields(self)]
-        return DeviateSum(*(getattr(self, name)[which] for name in names[:-3]), *self._information(informed))
+        told = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-3]}
+        told |= {name: getattr(self, name)[list(informed)] for name in INFORMATION}
+        return dataclasses.replace(self, **told)
 
     def turned(self, whiten: Floats) -> DeviateSum:
         """Turn sums about shifted and stretched columns into sums about whitened ones (D, d), but for Psi."""
@@ -107,9 +108,9 @@ class DeviateSum:
             missing=(own.T @ missing).reshape(count, k * after, k * after),
         )
 
-    def _information(self, informed: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        places = list(informed)
-        return self.expected[places], self.observed[places], self.missing[places]
+
+INFORMATION = ("expected", "observed", "missing")
+"""What is there for informed candidates only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,14 +236,14 @@ def information(
     other_side = variance[:, None] * times[kept] * sides[:, 1, kept] - side
     corner = 0.5 * variance**2 * traces[:, 0]
     other_corner = variance**2 * traces[:, 1] - corner - score[kinds, noise]
-    for matrix, curvature, side, corner in (
+    for matrix, curvature, beside, last in (
         (expected, half, side, corner),
         (observed, bent, other_side, other_corner),
     ):
         matrix[:, theta, theta] = unpacked(gram[kinds], width)
         matrix[:, spread, spread] = curvature
-        matrix[:, noise, spread] = matrix[:, spread, noise] = side
-        matrix[:, noise, noise] = corner
+        matrix[:, noise, spread] = matrix[:, spread, noise] = beside
+        matrix[:, noise, noise] = last
     observed[:, theta, spread] = cross
     observed[:, spread, theta] = cross.transpose(0, 2, 1)
     observed[:, theta, noise] = observed[:, noise, theta] = variance[:, None] * sides[:, 2, :width]

@@ -31,9 +31,7 @@ _AT_ONCE = 200_000
 """Rows whose deviations are looked at together."""
 
 
-def own_effects(
-    mixture: Mixture, factor: Floats, clients: Held, uncertainty: bool
-) -> tuple[Floats, Floats, Floats]:
+def own_effects(mixture: Mixture, factor: Floats, clients: Held, uncertainty: bool) -> tuple[Floats, Floats, Floats]:
     """Give every client's memberships (c, k), means (c, k, r) and packed covariances (c, k, r (r + 1) / 2) of its c.
 
     factor (k, D, r). Without ``uncertainty`` there are no covariances, (c, k, 0).

@@ -5,9 +5,9 @@ U_n the directions in which nobody deviates, and U_r the others, Psi moves on it
 
     Psi + U_r S U_r^T + U_n T U_r^T + U_r T^T U_n^T + U_n (T Psi_r^-1 T^T) U_n^T + ...
 
-where the last term is what T needs in order not to leave the cone. It makes T cost - <G, U_n T Psi_r^-1 T^T U_n^T>, G being
-the slope by Psi, which is negative in the directions of U_n. With that, Newton's step in S and T is as quick as
-it is inside of the cone.
+where the last term is what T needs in order not to leave the cone. It makes T cost - <G, U_n T Psi_r^-1 T^T U_n^T>,
+G being the slope by Psi, which is negative in the directions of U_n. With that, Newton's step in S and T is as quick
+as it is inside of the cone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """The directions in which one kind's Psi, a diagonal one, may move, (v, p) for p of them, and their cost, (p, p)."""
+    """The directions in which one kind's Psi, a diagonal one, may move, (v, p), and what they cost, (p, p)."""
 
     directions: Floats
     cost: Floats

@@ -1,8 +1,9 @@
 """Compiled mathematics: how well clients' rows are predicted from their own other rows.
 
-With Z = X R, Psi = R R^T and M = s^2 I + Z^T Z, V^-1 = (I - Z M^-1 Z^T) / s^2. Row t of a client, given its other rows, has
-under kind j the mean y_t - e_t and the variance v_t, where v_t = 1 / [V^-1]_tt and e_t = v_t [V^-1 r]_t; and without
-the row the client's membership is that with it divided by the density of e_t. So nothing has to be left out in earnest.
+With Z = X R, Psi = R R^T and M = s^2 I + Z^T Z, V^-1 = (I - Z M^-1 Z^T) / s^2. Row t of a client, given its other rows,
+has under kind j the mean y_t - e_t and the variance v_t, where v_t = 1 / [V^-1]_tt and e_t = v_t [V^-1 r]_t; and
+without the row the client's membership is that with it divided by the density of e_t. So nothing has to be left out
+in earnest.
 
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, w features, a columns of R.
 """
@@ -56,7 +57,11 @@ def leave_out(
             half = np.linalg.solve(root, z.T.copy())
             error = target - residual[:, j]
             pull = np.dot(half, error)
-            density = (n - width) * log_v[j] + n * np.log(2.0 * np.pi) + (np.dot(error, error) - np.dot(pull, pull)) / variance[j]
+            density = (
+                (n - width) * log_v[j]
+                + n * np.log(2.0 * np.pi)
+                + (np.dot(error, error) - np.dot(pull, pull)) / variance[j]
+            )
             for a in range(width):
                 density += 2.0 * np.log(root[a, a])
             for row in range(n):

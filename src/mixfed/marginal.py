@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .arrays import Floats, Ints
 from .compiled import compiled
 
 _NEGLIGIBLE, _CURVED = 1e-13, 1e-6
@@ -173,7 +173,9 @@ def _add_diagonal(a_packed: Floats, u: Floats, share: float, left: Floats, right
 
 
 @compiled
-def _gather(x: Floats, y: Floats, offsets: Ints, begin: int, most: int, own_x: Floats, own_y: Floats, about: Floats) -> int:
+def _gather(
+    x: Floats, y: Floats, offsets: Ints, begin: int, most: int, own_x: Floats, own_y: Floats, about: Floats
+) -> int:
     """Put the rows of the next clients, ``most`` of them or those of one client, into own_x and own_y, reflected.
 
     about (m + 1, 2) gets for each client where its rows begin and the sum of squares that is left. Gives the client
@@ -217,8 +219,19 @@ def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
 
 @compiled
 def _derive(
-    x: Floats, root: Floats, error: Floats, variance: float, rest: float, extra: int, full: bool, inverse: Floats,
-    solved: Floats, back: Floats, a_packed: Floats, u: Floats, out: Floats,
+    x: Floats,
+    root: Floats,
+    error: Floats,
+    variance: float,
+    rest: float,
+    extra: int,
+    full: bool,
+    inverse: Floats,
+    solved: Floats,
+    back: Floats,
+    a_packed: Floats,
+    u: Floats,
+    out: Floats,
 ) -> None:
     """Give A (t,), u (w,) and the score (q,) of a client's log density, and on the way K^-1 X, K^-1 and V^-1 r.
 
@@ -249,8 +262,17 @@ def _derive(
 
 @compiled
 def _add_noise(
-    n: int, inverse: Floats, solved: Floats, back: Floats, variance: float, rest: float, extra: int, twice: Floats,
-    w: Floats, share: float, traces: Floats,
+    n: int,
+    inverse: Floats,
+    solved: Floats,
+    back: Floats,
+    variance: float,
+    rest: float,
+    extra: int,
+    twice: Floats,
+    w: Floats,
+    share: float,
+    traces: Floats,
 ) -> None:
     """Give V^-1 X (m, w) and w = X^T V^-2 r (w,), and add tr V^-2 and r^T V^-3 r to traces (2,), by share."""
     width = len(w)
@@ -281,7 +303,7 @@ def _add_noise(
 
 @compiled
 def _pile_up(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats) -> None:
-    """Make a row of a pile: u u^T - A / 2, u and, if there is room, A, by share, in left (t + w + t,); A in right (t,)."""
+    """Make a row of a pile: by share u u^T - A / 2, u and, if there is room, A in left (t + w + t,); A in right."""
     t, width, spot = len(a_packed), len(u), 0
     for a in range(width):
         factor = share * u[a]
@@ -339,14 +361,15 @@ def expect(
     log_weight: Floats,
     informed: Ints,
     fisher: bool,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
     x (n, w), y (n,), theta (w, L), spread (w, L w) if full, else (1, L w), informed (C,): place of a candidate among
     the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
     (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
-    `_add_diagonal` adds; sides (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
+    `_add_diagonal` adds; sides (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and
+    the missing information (i, k q, k q).
     """
     width, n_clients = x.shape[1], len(offsets) - 1
     count, k = log_weight.shape
@@ -409,7 +432,19 @@ def expect(
                 if share < _NEGLIGIBLE:
                     continue
                 _derive(
-                    mine, roots[j], errors[j], variance[j], rest, extra, full, inverse, solved, back, a_packed, u, own[j]
+                    mine,
+                    roots[j],
+                    errors[j],
+                    variance[j],
+                    rest,
+                    extra,
+                    full,
+                    inverse,
+                    solved,
+                    back,
+                    a_packed,
+                    u,
+                    own[j],
                 )
                 for a in range(q):
                     score[j, a] += share * own[j, a]

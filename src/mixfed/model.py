@@ -37,7 +37,7 @@ class Assignment:
     probabilities: Floats
     """(c, k)"""
     effects: Floats | None = None
-    """(c, k, r): what each client deviates by if it is of a kind, in units of the model's ``factor``; r is 0 without."""
+    """(c, k, r): what each client deviates by if it is of a kind, as c in the model's F c; r is 0 if nobody does."""
     uncertainty: Floats | None = None
     """(c, k, r (r + 1) / 2): its covariance, the lower triangle row by row; (c, k, 0) if it was not kept."""
 
@@ -98,11 +98,10 @@ class Assignment:
     def from_table(cls, table: Any, n_clusters: int) -> Assignment:
         """Read the table that `columns` makes; a missing column is a `KeyError`."""
         kinds = range(n_clusters)
-        parts = [np.column_stack([table[f"probability_{j}"].to_numpy() for j in kinds])]
-        for name in _LISTS:
-            if f"{name}_0" in table.column_names:
-                parts.append(np.stack([_from_lists(table[f"{name}_{j}"]) for j in kinds], axis=1))
-        return cls(table["client"].to_numpy(), table["rows"].to_numpy(), *parts)
+        kept = [name for name in _LISTS if f"{name}_0" in table.column_names]
+        lists = (np.stack([_from_lists(table[f"{name}_{j}"]) for j in kinds], axis=1) for name in kept)
+        shares = np.column_stack([table[f"probability_{j}"].to_numpy() for j in kinds])
+        return cls(table["client"].to_numpy(), table["rows"].to_numpy(), shares, *lists)
 
 
 _LISTS = ("effects", "uncertainty")
@@ -158,8 +157,8 @@ class Model:
     intercept_error: Floats | None = None
     """(k,)"""
     factor: Floats | None = None
-    """(k, d + 1 or d, r): F of each kind, if clients deviate from it: by F c, c ~ N(0, I); the intercept, if any, is the
-    last."""
+    """(k, d + 1 or d, r): F of each kind, if clients deviate from it: by F c, c ~ N(0, I); the intercept, if any, is
+    the last."""
     client_column: str | None = None
     """The columns of the table that the fit read, so that other tables can be read alike."""
     target_column: str | None = None
@@ -208,14 +207,14 @@ class Model:
 
     @property
     def deviation(self) -> Floats | None:
-        """(k, d, d): Psi, the covariance of what clients of each kind deviate by; the intercept, if any, is the last."""
+        """(k, d, d): Psi, the covariance of what clients of each kind deviate by; an intercept is the last."""
         return None if self.factor is None else self.factor @ self.factor.swapaxes(1, 2)
 
     def assign(self, clients: Held, *, uncertainty: bool | None = None) -> Assignment:
         """Find the kinds of clients, whether they were in the fit or not, from their rows and targets.
 
-        If clients deviate from their kind, what they deviate by is found, too, with its ``uncertainty``, which intervals
-        need: by default if it does not take many numbers for each client.
+        If clients deviate from their kind, what they deviate by is found, too, with its ``uncertainty``, which
+        intervals need: by default if it does not take many numbers for each client.
         """
         self._check_features(clients.features)
         if self.factor is not None:
@@ -250,7 +249,7 @@ class Model:
     def own_coefficients(self, known: Assignment) -> Floats:
         """Give each client's own model, its mean over kinds; the intercept, if any, is the last. -> (c, d)."""
         models = np.tile(self.theta, (len(known), 1, 1))
-        if self.factor is not None:
+        if self.factor is not None and known.effects is not None:
             models += np.einsum("kdr,ckr->ckd", self.factor, known.effects)
         return np.asarray(np.einsum("ck,ckd->cd", known.probabilities, models))
 

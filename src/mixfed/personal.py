@@ -69,12 +69,10 @@ class Tried:
     @property
     def k(self) -> int:
         """Number of kinds."""
-        return self.found.mixture.theta.shape[1]
+        return int(self.found.mixture.theta.shape[1])
 
 
-def fit_personal(
-    search: Search, n_clusters: int | None, most: int, start: Floats | None
-) -> tuple[Fitted, list[Tried]]:
+def fit_personal(search: Search, n_clusters: int | None, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
     """Find kinds with deviations. Gives the fit and what was tried."""
     if n_clusters is None:
         tried = _choose(search, search.supported(most))
@@ -125,12 +123,12 @@ def _single(search: Search) -> list[Tried]:
     """Fit one kind, the classical mixed model."""
     dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
-    return _tried(search, [[started(search.ground.frame, pooled, full)] for full in _forms(search)], _forms(search), rules)
+    return _tried(
+        search, [[started(search.ground.frame, pooled, full)] for full in _forms(search)], _forms(search), rules
+    )
 
 
-def _improved(
-    search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried]
-) -> list[Tried]:
+def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried]) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
     likely = max(single, key=lambda one: one.bic, default=None)

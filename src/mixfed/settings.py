@@ -137,9 +137,7 @@ class AutoSettings:
         _require(self, "personal", lambda value: type(value) is bool, "true or false")
         for name in ("local_steps", "refine_rounds", "max_clusters"):
             _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
-        _require(
-            self, "deviations", lambda value: value in get_args(DeviationsName), "'auto', 'full' or 'diagonal'"
-        )
+        _require(self, "deviations", lambda value: value in get_args(DeviationsName), "'auto', 'full' or 'diagonal'")
         if self.personal and (self.membership == "hard" or self.update != "exact"):
             raise SettingsError("personal models go with membership = 'soft' and update = 'exact'")
         if self.membership == "hard" and self.update != "exact":

@@ -1,12 +1,12 @@
 """The server's mathematics of personal models: from the sums over clients to the next candidates, and to the maximum.
 
-The value of a mixture is its marginal log likelihood with the penalty on noise of `mixtures`. Steps are Newton's, within
-the cone of covariances (`cones`), with the information
+The value of a mixture is its marginal log likelihood with the penalty on noise of `mixtures`. Steps are Newton's,
+within the cone of covariances (`cones`), with the information
 
     (1 - h) Fisher's + h (observed - missing)
 
-at several h, all asked about in one exchange. At h = 0 it is Fisher scoring for known memberships; h = 1 is Newton's own
-step. EM is among the trials, for its step follows from the scores alone and does not fail:
+at several h, all asked about in one exchange. At h = 0 it is Fisher scoring for known memberships; h = 1 is Newton's
+own step. EM is among the trials, for its step follows from the scores alone and does not fail:
 Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 """
 
@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 from .arrays import Bools, Floats
 from .candidates import Candidates, Frame
 from .cones import Cone, climb
-from .deviations import Deviate, DeviateSum, Spreads, doubled, packed, unpacked
+from .deviations import INFORMATION, Deviate, DeviateSum, Spreads, doubled, packed, unpacked
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
@@ -74,7 +74,7 @@ class Fitted:
 
 def started(frame: Frame, mixture: Candidates, full: bool) -> Spreads:
     """Make candidates of a plain mixture: some of each kind's variance becomes deviations, alike in all directions."""
-    _, k, dim = mixture.theta.shape
+    dim = mixture.theta.shape[2]
     variance = np.exp(mixture.log_variance[0])
     live = frame.stretch > 0
     unit = packed(np.eye(dim)) / dim if full else live / live.sum()
@@ -126,7 +126,9 @@ def improve(
                 reply = yield Deviate(frame, trials, full, informed)
             said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = newton_steps(best, (1.0,) if alone else _HEED, bold=not many and not alone, every=not many)
+            steps, decrement = newton_steps(
+                best, (1.0,) if alone else _HEED, bold=not many and not alone, every=not many
+            )
             best = dataclasses.replace(best, decrement=decrement)
             alone = alone and len(steps) > 0
         assert best is not None
@@ -159,7 +161,7 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
         value = float(values(mixture, reply, rules)[0])
         if value < before:
             break
-        curved = reply = _borrowed(reply, curved, ("expected",) if ask else ("expected", "observed", "missing"))
+        curved = reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
         ahead, decrement = newton_steps(here, (1.0,))
         found = dataclasses.replace(here, decrement=decrement)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .approach import improve
 from .candidates import Frame
 from .deviations import Deviate, DeviateSum, Spreads, roots
 from .mixtures import Rules
-from .spreads import Fitted, improve, values
+from .spreads import Fitted, values
 
 _KEPT = {3: 0.7, 6: 0.4, 10: 2}
 """After so many rounds, so many go on: a share of all, or a number."""

@@ -21,7 +21,7 @@ from .compiled import compiled, one_blas_thread
 from .data import Clients
 from .deviations import unpacked
 from .exchange import Mixture
-from .marginal import factorise, reflect, solve_lower
+from .fewrows import factorise, reflect, solve_lower
 from .store import Held
 
 MOST_KEPT = 300

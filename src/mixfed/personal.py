@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import draws
+from .approach import CONVERGED, NEAR, following, improve, last_step, polish, started
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
@@ -25,7 +26,7 @@ from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
 from .run import Stop
-from .spreads import CONVERGED, NEAR, Fitted, following, free_parameters, improve, last_step, polish, started
+from .spreads import Fitted, free_parameters
 
 if TYPE_CHECKING:
     from .auto import Search

@@ -375,10 +375,12 @@ def test_a_clients_deviation_is_the_posterior_one(two):
 
 def test_quantiles_are_those_of_the_mixture():
     rng = np.random.default_rng(0)
-    share, means, variances = np.array([[0.3, 0.7]]), np.array([[-2.0, 1.0]]), np.array([[0.25, 4.0]])
+    share, means, deviations = np.array([[0.3, 0.7]]), np.array([[-2.0, 1.0]]), np.array([[0.5, 2.0]])
     drawn = np.where(rng.random(400_000) < 0.3, rng.normal(-2, 0.5, 400_000), rng.normal(1, 2, 400_000))
     for level in (0.05, 0.5, 0.95):
-        assert mixture_quantile(share, means, variances, level)[0] == pytest.approx(np.quantile(drawn, level), abs=0.02)
+        assert mixture_quantile(share, means, deviations, level)[0] == pytest.approx(
+            np.quantile(drawn, level), abs=0.02
+        )
 
 
 # ---------------------------------------------------------------- units, places, files

@@ -225,8 +225,8 @@ class Search:
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
         return float(free * np.log(asked.rows[0].sum()))
 
-    def finish(self, k: int, start: Floats | None) -> Refined:
-        """Refine k kinds to the maximum and look around it."""
+    def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Refined:
+        """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
         frame, settings, ground = self.ground.frame, self.settings, self.ground
         self.sample = None if ground.anchors is not None else ground.scanned()
         proposed, rules = self.one("summed starts", self._propose(k, quick=False), self.sample)
@@ -253,6 +253,8 @@ class Search:
             found = better
         elsewhere = False
         if self.sample is not None:
+            if not everyone:
+                return found
             elsewhere = True
             more = ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
             if more is not None:  # a step on the way from few clients to all

@@ -22,7 +22,7 @@ _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_LEAST_GAP, _GAP = 1e-9, 1e-3
+_LEAST_GAP, _GAP = 1e-9, 0.01
 """The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""

@@ -55,12 +55,13 @@ def own_effects(mixture: Mixture, factor: Floats, clients: Held, uncertainty: bo
 def predicted(
     phi: Array, owner: Ints, mixture: Mixture, factor: Floats, mean: Floats, covariance: Floats | None
 ) -> tuple[Floats, Floats]:
-    """Predict rows under each kind. phi (n, D), owner (n,), mean (c, k, r) -> means (n, k), variances (n, k).
+    """Predict rows under each kind. phi (n, D), owner (n,), mean (c, k, r) -> means and standard deviations, (n, k).
 
-    covariance (c, k, r (r + 1) / 2), packed; None if variances are not wanted, which are then those of the noise.
+    covariance (c, k, r (r + 1) / 2), packed; None if deviations are not wanted, which are then those of the noise.
     """
     means: Floats = phi @ mixture.theta.T
-    variances = np.tile(mixture.noise**2, (len(phi), 1))
+    deviations = np.tile(mixture.noise, (len(phi), 1))
+    unit = mixture.noise.max() or 1.0  # squares of a target in units of its own may overflow
     width = factor.shape[2]
     for j, own in enumerate(factor):
         for begin in range(0, len(phi), _AT_ONCE):
@@ -69,17 +70,18 @@ def predicted(
             means[part, j] += np.einsum("nr,nr->n", z, mean[owner[part], j])
             if covariance is not None:
                 spread = unpacked(covariance[owner[part], j], width)
-                variances[part, j] += np.maximum(np.einsum("nr,nrs,ns->n", z, spread, z), 0.0)
-    return means, variances
+                own_square = np.einsum("nr,nrs,ns->n", z / unit, spread, z / unit)
+                deviations[part, j] = np.hypot(deviations[part, j], unit * np.sqrt(np.maximum(own_square, 0.0)))
+    return means, deviations
 
 
-def mixture_quantile(share: Floats, means: Floats, variances: Floats, level: float) -> Floats:
-    """Give the quantile of mixtures of k normal distributions, by bisection. share, means, variances (n, k) -> (n,)."""
-    deviation = np.sqrt(variances)
-    # Half of what the outermost could need; nothing but zeros has a deviation of 0.
-    reach = 10.0 * deviation
-    low, high = (means - reach).min(axis=1), (means + reach).max(axis=1)
-    safe = np.where(deviation > 0, deviation, np.finfo(np.float64).tiny)
+def mixture_quantile(share: Floats, means: Floats, deviations: Floats, level: float) -> Floats:
+    """Give the quantile of mixtures of k normal distributions, by bisection. share, means, deviations (n, k) -> (n,).
+
+    Ten standard deviations are as far as it looks.
+    """
+    low, high = (means - 10.0 * deviations).min(axis=1), (means + 10.0 * deviations).max(axis=1)
+    safe = np.maximum(deviations, 1e-300)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         below = np.einsum("nk,nk->n", share, ndtr((middle[:, None] - means) / safe)) < level

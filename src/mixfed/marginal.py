@@ -18,7 +18,7 @@ from .arrays import Floats, Ints
 from .compiled import compiled
 from .fewrows import factorise, inverse_lower, packed_moments, reflect, solve_lower
 
-_NEGLIGIBLE, _CURVED = 1e-13, 1e-6
+_NEGLIGIBLE, _CURVED = 1e-10, 1e-6
 """Memberships below the first do not count; below the second, they do not count in the information."""
 _TILE, _NUMBERS = 512, 100_000
 """Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache."""

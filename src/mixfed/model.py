@@ -254,7 +254,7 @@ class Model:
         return np.asarray(np.einsum("ck,ckd->cd", known.probabilities, models))
 
     def _foreseen(self, rows: Rows, known: Assignment | None, spread: bool) -> tuple[Floats, Floats, Floats]:
-        """Give probabilities, means and, if ``spread``, variances of rows under each kind, (n, k) each."""
+        """Give probabilities, means and, if ``spread``, standard deviations of rows under each kind, (n, k) each."""
         self._check_features(rows.features)
         share = np.tile(self.weights, (len(rows.ids), 1))
         places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)

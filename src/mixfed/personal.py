@@ -64,8 +64,9 @@ class Tried:
     """Their rows."""
     bic: float
     """As it would be with all clients."""
-    left_out: Floats
-    """(2,): root mean squared error of rows that are predicted from others of their client, and for small clients."""
+    left_out: Floats | None
+    """(2,): root mean squared error of rows that are predicted from others of their client, and for small clients; None
+    if the number of kinds is given."""
 
     @property
     def k(self) -> int:
@@ -79,7 +80,7 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
         tried = _choose(search, search.supported(most))
         best = _best(search, tried)
     else:
-        plain = search.finish(n_clusters, start)
+        plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
         tried = _improved(search, [plain], _forms(search), single)
         best = max(tried, key=lambda one: one.bic)
@@ -107,9 +108,15 @@ def _best(search: Search, tried: Sequence[Tried]) -> Tried:
     apart; the likelihood welcomes them, and predictions suffer.
     """
     single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
-    bar = _NO_WORSE * single.left_out
-    fair = [one for one in tried if one.k == 1 or (search.is_sound(one.found.reply) and (one.left_out <= bar).all())]
+    fair = [one for one in tried if one.k == 1 or (search.is_sound(one.found.reply) and _no_worse(one, single))]
     return max(fair, key=lambda one: one.bic)
+
+
+def _no_worse(one: Tried, other: Tried) -> bool:
+    """Say whether one predicts left-out rows as well as another, those of small clients, too."""
+    assert one.left_out is not None
+    assert other.left_out is not None
+    return bool((one.left_out <= _NO_WORSE * other.left_out).all())
 
 
 def _forms(search: Search) -> list[bool]:
@@ -151,11 +158,14 @@ def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], s
 def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
     frame, who = search.ground.frame, _sample(search)
-    near = NEAR if who is None else _CLOSE * _numbers(frame, full[0])
+    most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
+    near = NEAR if who is None else _CLOSE * most
     conversations = [contest(frame, own, form, rules, near) for own, form in zip(starts, full, strict=True)]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
-    asked = [LeaveOut(frame, one.mixture, one.full, _SMALL) for one in found]
-    errors: list[LeftOutSum] = search.converse("personal", [_asked(query) for query in asked], who)
+    errors: list[LeftOutSum | None] = [None] * len(found)
+    if search.n_clusters is None:
+        asked = [LeaveOut(frame, one.mixture, one.full, _SMALL) for one in found]
+        errors = search.converse("personal", [_asked(query) for query in asked], who)
     return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
 
 
@@ -183,13 +193,15 @@ def _numbers(frame: Frame, full: bool) -> int:
     return frame.dim + 2 + (frame.dim * (frame.dim + 1) // 2 if full else len(frame.stretch))
 
 
-def _judged(search: Search, found: Fitted, error: LeftOutSum, who: Sample | None) -> Tried:
+def _judged(search: Search, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
     """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
     rows, everyone = float(found.reply.rows[0].sum()), search.ground.census.n_rows
     free = free_parameters(found)
     likelihood = search.in_units(found.likelihood, found.reply)
     expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
-    left_out = search.ground.frame.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
+    left_out = None
+    if error is not None:
+        left_out = search.ground.frame.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
     return Tried(found, who, rows, float(2.0 * expected - free * np.log(everyone)), left_out)
 
 
@@ -247,7 +259,7 @@ def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
             "deviations": "full" if one.found.full else "diagonal",
             "likelihood": search.in_units(one.found.likelihood, one.found.reply),
             "bic": one.bic,
-            "left_out": one.left_out.tolist(),
+            "left_out": None if one.left_out is None else one.left_out.tolist(),
             "rows": round(one.rows),
             "sound": one.k == 1 or search.is_sound(one.found.reply),
         }

@@ -28,8 +28,8 @@ NEAR, CONVERGED = 0.05, 1e-9
 _POLISHED = 1e-3
 """The same where the curvature is borrowed."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
-_STEADY = 1e-3
-"""Once Newton promises less than this for each parameter, the curvature no longer changes by anything that matters."""
+_STEADY = 0.3
+"""Where the promise falls by less than this, the curvature is asked for anew."""
 _FOLLOWED = 4
 """Times that the rules are adapted to the noise in the last step: it hardly depends on them."""
 _ROUNDING = 1e-7
@@ -62,11 +62,13 @@ def improve(
     *,
     near: float = NEAR,
     alone: bool = False,
+    hurry: bool = False,
     rounds: int = _MOST_ROUNDS,
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Bring the best of some candidates near its maximum: a conversation, see `refine`.
 
-    ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails.
+    ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails. In a ``hurry``, it is
+    enough that a round gains as little as Newton may promise.
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
@@ -92,7 +94,7 @@ def improve(
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
         if best.decrement < near or (alone and best.decrement < NEAR and best.decrement**3 < near * last**2 < np.inf):
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
-        if -_ROUNDING < gain <= 0:
+        if -_ROUNDING < gain <= 0 or (hurry and 0 < gain < near):
             break  # as good as it gets
         if gain <= 0 or not len(steps):
             alone = False
@@ -106,10 +108,9 @@ def improve(
 
 
 def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, DeviateSum, Fitted]:
-    """Take Newton's steps on all clients from what a sample found, whose curvature is good enough for the first.
+    """Take Newton's steps on all clients from what a sample found, whose curvature serves as long as it is of use.
 
-    Once a step has promised little, its curvature serves the next, and only scores are asked for. Ends at the maximum,
-    or where a step fails.
+    So most often only scores are asked for. Ends at the maximum, or where a step fails.
     """
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
     ask = False
@@ -127,7 +128,7 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
         # The promise falls by about as much in each step: the one after the next step is known before it is taken.
         if decrement < _POLISHED or decrement**2 < _POLISHED * last < np.inf:
             return dataclasses.replace(found, stop=Stop.MAXIMUM)
-        ask = decrement > _STEADY * reply.score.size
+        ask = decrement > _STEADY * last
         mixture, before, last = ahead, value, decrement
     return found
 

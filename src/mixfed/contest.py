@@ -57,12 +57,12 @@ class _Runner:
 
 
 def contest(
-    frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float
+    frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float, *, hurry: bool = False
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Improve several starts in the same exchanges, ever fewer of them, and give the best: a conversation."""
     runners = []
     for start in starts:
-        steps = improve(frame, start, full, rules, near=near, rounds=_ROUNDS)
+        steps = improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)
         runners.append(_Runner(steps, next(steps)))
     count, round_ = len(runners), 0
     while going := [runner for runner in runners if runner.query is not None]:

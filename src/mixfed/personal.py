@@ -37,6 +37,8 @@ _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
 """Rows of a sample for each parameter of a kind."""
+_STRIDE, _MOST_SHARE = 5.0, 0.29
+"""From a sample, the next step asks so many times as many clients, and at most this share of all."""
 _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
 _SCAN_KINDS = 6
@@ -160,7 +162,9 @@ def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[b
     frame, who = search.ground.frame, _sample(search)
     most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
     near = NEAR if who is None else _CLOSE * most
-    conversations = [contest(frame, own, form, rules, near) for own, form in zip(starts, full, strict=True)]
+    conversations = [
+        contest(frame, own, form, rules, near, hurry=who is not None) for own, form in zip(starts, full, strict=True)
+    ]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:
@@ -208,10 +212,15 @@ def _judged(search: Search, found: Fitted, error: LeftOutSum | None, who: Sample
 def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
     """Go on with all clients to the maximum; the rules follow from the noise that was found.
 
-    If a sample found it, the sample's curvature serves first.
+    If a sample found it, a larger one comes next, the curvature of which serves for all.
     """
-    frame, rules = search.ground.frame, following(found, found.mixture).rules
+    frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
     if who is not None:
+        more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
+        near = _CLOSE * found.reply.score.size
+        found = search.one(
+            "personal", improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True), more
+        )
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))

@@ -25,7 +25,7 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
 NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-_POLISHED = 1e-3
+_POLISHED = 5e-3
 """The same where the curvature is borrowed."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3

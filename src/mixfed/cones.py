@@ -22,7 +22,7 @@ _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_LEAST_GAP, _GAP = 1e-9, 0.01
+_LEAST_GAP, _GAP = 1e-9, 0.02
 """The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
@@ -97,19 +97,21 @@ def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: 
     pull = slope[kept] - curvature[kept, free] @ alone
     start = cone.lifted(numbers + step[kept], floor)
     target = pull + reduced @ numbers
-    for found in _path(reduced, target, start, cone, promise):
+    gap = max(promise, _LEAST_GAP)
+    for found in _path(reduced, target, start, cone, gap):
         moved = found - numbers
         step = np.concatenate([alone - across @ moved, moved])
         gain = float(slope @ step - 0.5 * step @ curvature @ step)
+        if gap <= max(_LEAST_GAP, _GAP * gain):
+            break
+        gap *= _SHARPER
     return step, gain
 
 
-def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, promise: float) -> Iterator[Floats]:
-    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls."""
-    dims = cone.k * cone.dim
-    gap = max(promise, 1e3 * _LEAST_GAP)
+def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float) -> Iterator[Floats]:
+    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls: the first misses by ``gap``."""
+    mu = gap / (cone.k * cone.dim)
     while True:
-        mu = gap / dims
         for _ in range(_MOST_STEPS):
             lean, bend = cone.barrier(here)
             gradient = target - reduced @ here + mu * lean
@@ -118,6 +120,4 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, promise: fl
             if gradient @ step < 0.05 * mu:
                 break
         yield here
-        if gap <= max(_LEAST_GAP, _GAP * promise):
-            return
-        gap *= _SHARPER
+        mu *= _SHARPER

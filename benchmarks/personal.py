@@ -42,7 +42,7 @@ def main() -> None:
             exchanges.append(found.traffic.exchanges)
         print(
             f"{n_clients} clients, {clients.n_rows} rows, d = {dim}, k = {k}: plain {seconds[0]:.2f} s, "
-            f"personal {seconds[1]:.2f} s, ratio {seconds[1] / seconds[0]:.1f}, exchanges {exchanges[0]}, {exchanges[1]}"
+            f"personal {seconds[1]:.2f} s, ratio {seconds[1] / seconds[0]:.1f}, exchanges {exchanges}"
         )
 
 

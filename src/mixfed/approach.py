@@ -85,9 +85,7 @@ def improve(
                 reply = yield Deviate(frame, trials, full, informed)
             said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = newton_steps(
-                best, (1.0,) if alone else HEED, bold=not many and not alone, every=not many
-            )
+            steps, decrement = newton_steps(best, HEED, bold=not many and not alone, every=not many and not alone)
             best = dataclasses.replace(best, decrement=decrement)
             alone = alone and len(steps) > 0
         assert best is not None
@@ -113,15 +111,20 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
     So most often only scores are asked for. Ends at the maximum, or where a step fails.
     """
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
-    ask = False
+    ask, ahead, share = False, mixture, 1.0
     for _ in range(_MOST_POLISH):
         reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
-        if value < before:
-            break
+        if value < before:  # too far: some of the way is tried
+            share *= _SHORTER[0]
+            if share < _SHORTER[-1]:
+                break
+            mixture, ask = _between(found.mixture, ahead, share), False
+            continue
+        share = 1.0
         curved = reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
-        ahead, decrement = newton_steps(here, (1.0,))
+        ahead, decrement = newton_steps(here, HEED)
         found = dataclasses.replace(here, decrement=decrement)
         if not len(ahead):
             break

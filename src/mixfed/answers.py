@@ -13,7 +13,7 @@ from operator import add
 
 import numpy as np
 
-from . import kernels, moments, posterior
+from . import kernels, leaving, marginal, moments, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
@@ -33,6 +33,7 @@ from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
+from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots, unpacked
 from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
@@ -234,3 +235,60 @@ def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
     if frame.is_white:
         return matrices
     return np.asarray(frame.whiten.T @ matrices @ frame.whiten)
+
+
+@answer.register
+def _deviate(query: Deviate, clients: Held) -> DeviateSum:
+    """Sum over clients in the units of Psi; theta is turned into standard units once for all."""
+    frame, candidates, full = query.frame, query.candidates, query.full
+    count, k, dim = candidates.theta.shape
+    theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
+    if not full:
+        theta = theta @ frame.whiten.T
+    width = theta.shape[1]
+    matrices = unpacked(spread, width).transpose(1, 0, 2).reshape(width, -1) if full else spread.reshape(1, -1)
+    # One layout of every array: each other one would be compiled for itself.
+    theta, matrices, log_variance, log_weight = map(
+        np.ascontiguousarray, (theta.T, matrices, candidates.log_variance, candidates.log_weight)
+    )
+    informed = np.full(count, -1)
+    informed[list(query.informed)] = np.arange(len(query.informed))
+
+    def one(block: Clients) -> tuple[Floats, ...]:
+        look = frame.standardise if full else frame.stretched
+        x, y = look(block.design, block.y)
+        mixture = (theta, matrices, full, log_variance, log_weight)
+        return marginal.expect(np.ascontiguousarray(x), y, block.offsets, *mixture, informed, query.fisher)
+
+    def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        return tuple(map(add, first, second))
+
+    likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
+    told = DeviateSum(
+        likelihood,
+        people.reshape(count, k),
+        rows.reshape(count, k),
+        unpacked(gram, width).reshape(count, k, width, width),
+        score.reshape(count, k, -1),
+        overlap,
+        *information(query, gram, score, *rest),
+        missing,
+    )
+    return told if full else told.turned(frame.whiten)
+
+
+@answer.register
+def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
+    candidates = query.candidates
+    theta = candidates.theta.reshape(-1, query.frame.dim)
+    spread = roots(query.frame, candidates.spread.reshape(len(theta), -1), query.full)
+    models, spread, log_variance, log_weight = map(
+        np.ascontiguousarray, (theta.T, spread, candidates.log_variance, candidates.log_weight)
+    )
+
+    def one(block: Clients) -> LeftOutSum:
+        z, y = query.frame.standardise(block.design, block.y)
+        mixture = (models, spread, log_variance, log_weight)
+        return LeftOutSum(*leaving.leave_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
+
+    return summed(one, clients)

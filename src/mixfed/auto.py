@@ -14,12 +14,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from . import draws, summed
+from . import draws, personal, summed
 from .arrays import Floats
 from .candidates import Candidates, Expect, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
 from .compiled import one_blas_thread, side_by_side
 from .data import INTERCEPT
+from .deviations import Deviate, DeviateSum
 from .doubts import doubts
 from .errors import SettingsError
 from .exchange import Mixture, Query, Update
@@ -30,6 +31,7 @@ from .pool import Pool, Sample
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
+from .spreads import model_covariance
 
 T = TypeVar("T")
 
@@ -108,7 +110,9 @@ def _fit(
         ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
     if ground.target_spread == 0:
         most = 1  # there is nothing to tell kinds by
-    search = _Search(run, ground, settings, seed)
+    search = Search(run, ground, settings, seed, n_clusters)
+    if settings.personal:
+        return _fit_personal(search, features, n_clusters, most, start)
     with run.timing("kinds"):
         if n_clusters is None:
             search.choose(most)
@@ -117,15 +121,34 @@ def _fit(
         found = search.finish(k, start)
         if n_clusters is None:
             found = search.more_kinds(found, most, start)
-    model = _model(found, ground, search, features, settings, seed)
+    errors = None
+    if len(found.reply.missing):
+        errors = covariance(found.mixture, found.reply, 0, found.reply.missing[0], found.rules)
+    model = _model(found, search, features, errors, search.tried())
     return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
 
 
-class _Search:
+def _fit_personal(
+    search: Search, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
+) -> Fit:
+    """Fit kinds whose clients deviate."""
+    run, frame = search.run, search.ground.frame
+    with run.timing("personal"):
+        found, tried = personal.fit_personal(search, n_clusters, most, start)
+    plain, factor = personal.as_refined(found), personal.factors_to_user(frame, found)
+    model = _model(plain, search, features, model_covariance(found), personal.about(search, tried), factor)
+    return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
+
+
+class Search:
     """The refinements of one fit, for all numbers of kinds."""
 
-    def __init__(self, run: Run, ground: Ground, settings: AutoSettings, seed: int) -> None:
+    def __init__(
+        self, run: Run, ground: Ground, settings: AutoSettings, seed: int, n_clusters: int | None = None
+    ) -> None:
         self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
+        self.n_clusters = n_clusters
+        """As many kinds as the caller wants; None if that is to be found."""
         self.scanned: dict[int, Refined] = {}
         self.sample: Sample | None = None
         """Clients asked while candidates are sought; None for all."""
@@ -136,21 +159,21 @@ class _Search:
 
     def choose(self, most: int) -> None:
         """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
-        most = self._supported(most)
+        most = self.supported(most)
         tried, wanted = 0, _FIRST_LOOK
         while tried < most and wanted > 0:
             ks = range(tried + 1, min(tried + wanted, most) + 1)
-            self._scan(ks)
+            self.scan(ks)
             tried = ks[-1]
             wanted = _PATIENCE - (tried - self.best())
 
-    def _scan(self, ks: Iterable[int]) -> None:
+    def scan(self, ks: Iterable[int]) -> None:
         """Fit numbers of kinds, near enough to compare them."""
         self.sample = self.ground.scanned()
-        results = self._converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
+        results = self.converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
         self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
 
-    def _supported(self, most: int) -> int:
+    def supported(self, most: int) -> int:
         """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""
         census = self.ground.census
         rows = census.n_rows // (3 * (self.ground.frame.dim + 2))
@@ -165,24 +188,38 @@ class _Search:
         soft = self.settings.local_update is None and not self.settings.hard
         if self.ground.scanned() is None or not soft:
             return found
-        for k in range(found.mixture.theta.shape[1], self._supported(most)):
+        for k in range(found.mixture.theta.shape[1], self.supported(most)):
             if k + 1 not in self.scanned:
-                self._scan([k + 1])
+                self.scan([k + 1])
             wider = self.scanned[k + 1]
             bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
             another = refine(self.ground.frame, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
-            better = self._one("kinds", another)
-            if better is None or not self._sound(better):
+            better = self.one("kinds", another)
+            if better is None or not self.is_sound(better.reply):
                 break
             found = self.finish(k + 1, start)
         return found
 
+    def tried(self) -> list[dict[str, Any]]:
+        """Say which numbers of kinds were tried, for the model's details."""
+        return [
+            {
+                "n_clusters": k,
+                "likelihood": self.likelihood(one),
+                "bic": self.bic(one),
+                "rows": round(float(one.reply.rows.sum())),
+                "sound": self.sound(k),
+            }
+            for k, one in sorted(self.scanned.items())
+        ]
+
     def sound(self, k: int) -> bool:
         """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
-        return k == 1 or self._sound(self.scanned[k])
+        return k == 1 or self.is_sound(self.scanned[k].reply)
 
-    def _sound(self, found: Refined) -> bool:
-        clients, rows = found.reply.clients.min(), found.reply.rows.min()
+    def is_sound(self, reply: ExpectSum | DeviateSum) -> bool:
+        """Say so by what was said of a mixture."""
+        clients, rows = reply.clients.min(), reply.rows.min()
         return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.ground.frame.dim + 1))
 
     def bic(self, found: Refined) -> float:
@@ -195,11 +232,11 @@ class _Search:
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
         return float(free * np.log(asked.rows[0].sum()))
 
-    def finish(self, k: int, start: Floats | None) -> Refined:
-        """Refine k kinds to the maximum and look around it."""
+    def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Refined:
+        """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
         frame, settings, ground = self.ground.frame, self.settings, self.ground
         self.sample = None if ground.anchors is not None else ground.scanned()
-        proposed, rules = self._one("summed starts", self._propose(k, quick=False), self.sample)
+        proposed, rules = self.one("summed starts", self._propose(k, quick=False), self.sample)
         before = self.exchanges
         candidates = [proposed]
         if k in self.scanned:
@@ -211,23 +248,25 @@ class _Search:
         if settings.local_update is not None:
             return self._locally(batch, settings.local_update, rules)
         if settings.hard:
-            return self._one("refine", refine_hard(frame, batch, rules))
+            return self.one("refine", refine_hard(frame, batch, rules))
         self.sample = ground.searched(proposed, rules)
-        found = self._one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
+        found = self.one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
         assert found is not None  # without an incumbent, one of them wins
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and self.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self._one("second look", look_again(ground, found, rng, self._near()), self.sample)
+            better = self.one("second look", look_again(ground, found, rng, self._near()), self.sample)
             if better is found:
                 break
             found = better
         elsewhere = False
         if self.sample is not None:
+            if not everyone:
+                return found
             elsewhere = True
             more = ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
             if more is not None:  # a step on the way from few clients to all
-                found = self._one("refine", polish(frame, found, steps=1), more)
-        return self._one("refine", polish(frame, found, elsewhere=elsewhere))
+                found = self.one("refine", polish(frame, found, steps=1), more)
+        return self.one("refine", polish(frame, found, elsewhere=elsewhere))
 
     def _near(self) -> float:
         """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
@@ -237,14 +276,15 @@ class _Search:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
         frame, rounds = self.ground.frame, self.settings.refine_rounds
         tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
-        best = max(self._converse("local updates", list(tries)), key=lambda found: found.value)
-        return self._one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
+        best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
+        return self.one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
 
     def likelihood(self, found: Refined) -> float:
         """Log likelihood in the target's units."""
-        return self._in_units(found.likelihood, found.reply)
+        return self.in_units(found.likelihood, found.reply)
 
-    def _in_units(self, likelihood: float, asked: ExpectSum) -> float:
+    def in_units(self, likelihood: float, asked: ExpectSum | DeviateSum) -> float:
+        """Give a log likelihood of standard units in the target's."""
         return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
 
     def _quick(self, k: int) -> Conversation:
@@ -265,23 +305,29 @@ class _Search:
         rules, keep = Rules(self.settings.shared_noise), self.ground.worth_keeping(k, quick)
         return (yield from summed.propose(self.ground, k, rules, seed=self.seed, keep=keep))
 
-    def _info(self, said: list[ExpectSum]) -> Info:
+    def _info(self, said: list[Any]) -> Info:
         if not said:
             return Info()
-        best = max(self._in_units(reply.likelihood.max(), reply) for reply in said)
+        best = max(self.in_units(reply.likelihood.max(), reply) for reply in said)
         return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
 
-    def _one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
-        return cast(T, self._converse(phase, [conversation], who)[0])
+    def one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
+        """Lead one conversation."""
+        return cast(T, self.converse(phase, [conversation], who)[0])
 
-    def _converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
+    def converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
+        """Lead conversations side by side, and report every exchange."""
         round_, last = 0, None
 
         def report(queries: Sequence[Query[Any]], replies: Sequence[Any]) -> None:
             nonlocal round_, last
             round_ += 1
             self.exchanges += 1
-            said = [(query, reply) for query, reply in zip(queries, replies, strict=True) if isinstance(query, Expect)]
+            said = [
+                (query, reply)
+                for query, reply in zip(queries, replies, strict=True)
+                if isinstance(query, Expect | Deviate)
+            ]
             if said and self.sample == who:
                 self.searched_clients = round(float(said[0][1].clients[0].sum()))
             info = self._info([reply for _, reply in said])
@@ -336,13 +382,17 @@ def _start(settings: AutoSettings, features: tuple[str, ...], n_clusters: int | 
 
 def _model(
     found: Refined,
-    ground: Ground,
-    search: _Search,
+    search: Search,
     features: tuple[str, ...],
-    settings: AutoSettings,
-    seed: int,
+    covariances: Floats | None,
+    choice: list[dict[str, Any]],
+    factor: Floats | None = None,
 ) -> Model:
-    frame, mixture, reply = ground.frame, found.mixture, found.reply
+    """Make the model: in the units of the table, the largest kind first.
+
+    covariances (k, d, d) are those of the kinds' theta, in standard units; factor (k, D, r) that of deviations.
+    """
+    ground, frame, mixture, reply = search.ground, search.ground.frame, found.mixture, found.reply
     theta = to_user(frame, mixture.theta[0])
     order = kind_order(np.exp(mixture.log_weight[0]), theta)
     final = Mixture(
@@ -350,22 +400,20 @@ def _model(
         np.exp(mixture.log_weight[0][order]),
         frame.scale * np.exp(0.5 * mixture.log_variance[0][order]),
     )
-    errors = None
-    if len(reply.missing):
-        spread = covariance(mixture, reply, 0, reply.missing[0], found.rules)
-        if spread is not None:
-            errors = errors_to_user(frame, spread[order])
-    scanned, own = search.scanned, len(features) - (features[-1] == INTERCEPT)
+    errors = None if covariances is None else errors_to_user(frame, covariances[order])
+    said = doubts(found, ground, features, order, errors is not None, search.scanned, search.settings)
+    own = len(features) - (features[-1] == INTERCEPT)
     return Model.from_mixture(
         final,
         features,
         errors=errors,
+        factor=None if factor is None else factor[order],
         loss="squared",
         recipe="auto",
-        seed=seed,
-        warnings=tuple(doubts(found, ground, features, order, errors is not None, scanned, settings)),
+        seed=search.seed,
+        warnings=tuple(said),
         details={
-            "settings": dataclasses.asdict(settings),
+            "settings": dataclasses.asdict(search.settings),
             "likelihood": search.likelihood(found),
             "searched_clients": search.searched_clients,
             "spread": ground.spread[:own].tolist(),
@@ -374,15 +422,6 @@ def _model(
             "pooled_noise": frame.scale,
             "kind_rows": reply.rows[0][order].tolist(),
             "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
-            "choice": [
-                {
-                    "n_clusters": k,
-                    "likelihood": search.likelihood(one),
-                    "bic": search.bic(one),
-                    "rows": round(float(one.reply.rows.sum())),
-                    "sound": search.sound(k),
-                }
-                for k, one in sorted(scanned.items())
-            ],
+            "choice": choice,
         },
     )

@@ -64,8 +64,13 @@ class Frame:
 
     def standardise(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
         """Phi (n, D), y (n,) -> z (n, d), residual (n,)."""
+        x, residual = self.stretched(phi, y)
+        return x @ self.whiten, residual
+
+    def stretched(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
+        """Phi (n, D), y (n,) -> shifted and stretched columns x (n, D), residual (n,)."""
         x = (phi - self.centre) * self.stretch
-        return x @ self.whiten, (y - self.target_centre - x @ self.slope) / self.scale
+        return x, (y - self.target_centre - x @ self.slope) / self.scale
 
     def within(self, basis: Floats) -> Frame:
         """Look at the features in a basis (d, r) only."""

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .arrays import Array, Floats, Ints
 from .auto import fit_auto
-from .data import Clients, rows_from_arrays
+from .data import Clients, Rows, rows_from_arrays
 from .errors import SettingsError
 from .model import Assignment, Model
 from .paper import fit_paper
@@ -42,6 +42,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Give every model a constant term.
     start : array of shape (n_features,) or (n_clusters, n_features), or None, default=None
         A model, or one per kind, to try besides the recipe's own. The auto recipe gives the same result whatever it is.
+    personal : bool, default=False
+        Give every client a deviation of its own from the model of its kind (auto recipe): a mixture of linear mixed
+        models, or with one kind the classical one.
     random_state : int, RandomState or None, default=None
         Same number, same result. None is 0: a fit is repeatable unless asked otherwise.
 
@@ -59,6 +62,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Standard errors of the coefficients (auto recipe).
     intercept_error_ : ndarray of shape (n_clusters,) or None
         Standard errors of the constant terms.
+    deviation_ : ndarray of shape (n_clusters, n_features + 1, n_features + 1) or None
+        Covariance of what clients of each kind deviate by, if personal; the constant term, if any, is the last.
     n_clusters_ : int
         Number of kinds.
     clients_ : ndarray of shape (n_clients,)
@@ -104,6 +109,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings: AutoSettings | PaperSettings | None = None,
         fit_intercept: bool = True,
         start: Any = None,
+        personal: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -111,6 +117,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.fit_intercept = fit_intercept
         self.start = start
+        self.personal = personal
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -151,7 +158,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.clients_: Array = assigned.ids
         self.client_labels_: Ints = assigned.cluster
         self.client_proba_: Floats = assigned.probabilities
-        self._client_rows = assigned.rows
+        self.deviation_: Floats | None = model.deviation
+        self._known = assigned
         return self
 
     def predict(self, X: Any, groups: Any = None, history: Assignment | None = None) -> Floats:
@@ -174,13 +182,32 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y : ndarray of shape (n_samples,)
             Predictions.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
-        if groups is None:
-            return self.model_.predict(rows)
-        known = Assignment(self.clients_, self._client_rows, self.client_proba_)
-        return self.model_.predict(rows, known if history is None else known.updated(history))
+        rows, known = self._asked(X, groups, history)
+        return self.model_.predict(rows, known)
+
+    def predict_interval(
+        self, X: Any, groups: Any = None, history: Assignment | None = None, level: float = 0.9
+    ) -> Floats:
+        """Give bounds between which targets are with probability ``level``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The client of each row.
+        history : Assignment or None, default=None
+            What `assign` found of clients, new or old, from their latest rows.
+        level : float, default=0.9
+            The probability.
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_samples, 2)
+            Lower and upper bounds.
+        """
+        rows, known = self._asked(X, groups, history)
+        return self.model_.predict_interval(rows, known, level)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Give the coefficient of determination R^2 of the predictions.
@@ -239,7 +266,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         from .report import write_report
 
         check_is_fitted(self)
-        write_report(Path(path), self.run_, Assignment(self.clients_, self._client_rows, self.client_proba_))
+        write_report(Path(path), self.run_, self._known)
 
     # In a notebook: what scikit-learn shows and, once fitted, the kinds.
     def _repr_html_inner(self) -> str:
@@ -254,6 +281,15 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _kinds_html(self) -> str:
         return self.model_._repr_html_() if hasattr(self, "model_") else ""
 
+    def _asked(self, X: Any, groups: Any, history: Assignment | None) -> tuple[Rows, Assignment | None]:
+        """Give rows to predict, and what is known of their clients."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
+        if groups is None:
+            return rows, None
+        return rows, self._known if history is None else self._known.updated(history)
+
     def _fit(self, clients: Clients) -> Fit:
         pool, k = LocalPool(clients), self._n_clusters()
         seed = self._seed()
@@ -261,6 +297,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.recipe not in ("auto", "paper"):
             raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
         if self.recipe == "paper":
+            if self.personal:
+                raise SettingsError("personal models go with recipe='auto'")
             if not isinstance(settings, PaperSettings) or k is None:
                 raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
             if self.start is not None:
@@ -269,6 +307,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if settings is not None and not isinstance(settings, AutoSettings):
             raise SettingsError("recipe='auto' takes settings=AutoSettings(...)")
         settings = settings or AutoSettings()
+        if self.personal:
+            settings = dataclasses.replace(settings, personal=True)
         if self.start is not None:
             settings = dataclasses.replace(settings, start=self._start(2))
         return fit_auto(pool, clients.features, k, settings, seed=seed)

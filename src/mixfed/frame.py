@@ -130,12 +130,18 @@ def from_user(frame: Frame, theta: Floats) -> Floats:
     return np.asarray(found.reshape(*coef.shape[:-1], -1), dtype=np.float64)
 
 
-def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
-    """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
-    jacobian = frame.whiten.copy()
+def from_stretched(frame: Frame, columns: Floats) -> Floats:
+    """Turn changes of models of shifted and stretched columns into those of the table's. (..., D, r) -> (..., D, r)."""
+    moved = np.array(columns, dtype=np.float64)
     if frame.constant is not None:
         # The constant takes up what the shifts of the others leave.
         own = frame.stretch[frame.constant]
-        jacobian[frame.constant] -= (frame.centre * frame.stretch) @ jacobian / (frame.constant_value * own)
+        moved[..., frame.constant, :] -= (frame.centre * frame.stretch) @ moved / (frame.constant_value * own)
+    return np.asarray(frame.scale * frame.stretch[:, None] * moved)
+
+
+def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
+    """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
+    jacobian = from_stretched(frame, frame.whiten)
     variance = np.einsum("Dd,kde,De->kD", jacobian, covariance, jacobian)
-    return np.asarray(frame.scale * frame.stretch * np.sqrt(np.maximum(variance, 0.0)))
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))

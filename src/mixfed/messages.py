@@ -21,12 +21,12 @@ from typing import Annotated, Any, TypeAlias, Union, cast
 
 import numpy as np
 
-from . import candidates, exchange, losses
+from . import candidates, deviations, exchange, losses
 from .errors import MixfedError
 
 KINDS: dict[str, type[Any]] = {
     name: kind
-    for home in (exchange, candidates, losses)
+    for home in (exchange, candidates, deviations, losses)
     for name, kind in vars(home).items()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
 }
@@ -240,13 +240,13 @@ class _Shape:
 
 
 class _Size:
-    """A size, such as ``d`` or ``k*(d+2)``; ``?`` is any."""
+    """A size, such as ``d`` or ``k*(d+v+2)``; ``?`` is any."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        factors = [factor.partition("+") for factor in text.replace("(", "").replace(")", "").split("*")]
-        self.factors = [(name, int(more or 0)) for name, _, more in factors if name != "?"]
-        self.letters = {name for name, _ in self.factors}
+        factors = [factor.split("+") for factor in text.replace("(", "").replace(")", "").split("*")]
+        self.factors = [] if text == "?" else factors
+        self.letters = {term for factor in self.factors for term in factor if not term.isdigit()}
 
     def fits(self, found: int, sizes: dict[str, int], bind: bool) -> bool:
         """Say whether this is the size, which may be learned just now."""
@@ -254,4 +254,6 @@ class _Size:
             return True
         if bind and self.text.isalpha():
             sizes.setdefault(self.text, found)
-        return self.letters <= sizes.keys() and found == math.prod(sizes[name] + more for name, more in self.factors)
+        return self.letters <= sizes.keys() and found == math.prod(
+            sum(int(term) if term.isdigit() else sizes[term] for term in factor) for factor in self.factors
+        )

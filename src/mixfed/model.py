@@ -17,7 +17,9 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .client import memberships
 from .data import INTERCEPT, Rows
-from .errors import DataError
+from .deviations import packed
+from .effects import MOST_KEPT, mixture_quantile, own_effects, predicted
+from .errors import DataError, SettingsError
 from .exchange import Mixture
 from .losses import loss_named
 from .store import Held
@@ -35,6 +37,15 @@ class Assignment:
     """(c,)"""
     probabilities: Floats
     """(c, k)"""
+    effects: Floats | None = None
+    """(c, k, r): what each client deviates by if it is of a kind, as c in the model's F c; r is 0 if nobody does."""
+    uncertainty: Floats | None = None
+    """(c, k, r (r + 1) / 2): its covariance, the lower triangle row by row; (c, k, 0) if it was not kept."""
+
+    def __post_init__(self) -> None:
+        for name in ("effects", "uncertainty"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.empty((*self.probabilities.shape, 0)))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,11 +75,9 @@ class Assignment:
         """Take over what a newer assignment says of its clients, and keep the rest."""
         kept = newer.places(self.ids) < 0
         mine, theirs = _comparable(self.ids[kept], newer.ids)
-        return Assignment(
-            np.concatenate([mine, theirs]),
-            np.concatenate([self.rows[kept], newer.rows]),
-            np.concatenate([self.probabilities[kept], newer.probabilities]),
-        )
+        names = ("rows", "probabilities", "effects", "uncertainty")
+        parts = (np.concatenate([getattr(self, name)[kept], getattr(newer, name)]) for name in names)
+        return Assignment(np.concatenate([mine, theirs]), *parts)
 
     def columns(self) -> dict[str, Array]:
         """Give the columns of ``clients.parquet``."""
@@ -80,7 +89,37 @@ class Assignment:
         }
         for j, column in enumerate(self.probabilities.T):
             columns[f"probability_{j}"] = column
+        for name in _LISTS:
+            values = getattr(self, name)
+            if values.shape[2]:
+                columns |= {f"{name}_{j}": _as_lists(values[:, j]) for j in range(values.shape[1])}
         return columns
+
+    @classmethod
+    def from_table(cls, table: Any, n_clusters: int) -> Assignment:
+        """Read the table that `columns` makes; a missing column is a `KeyError`."""
+        kinds = range(n_clusters)
+        kept = [name for name in _LISTS if f"{name}_0" in table.column_names]
+        lists = (np.stack([_from_lists(table[f"{name}_{j}"]) for j in kinds], axis=1) for name in kept)
+        shares = np.column_stack([table[f"probability_{j}"].to_numpy() for j in kinds])
+        return cls(table["client"].to_numpy(), table["rows"].to_numpy(), shares, *lists)
+
+
+_LISTS = ("effects", "uncertainty")
+"""What is kept of a client as lists of numbers, one for each kind."""
+
+
+def _as_lists(values: Floats) -> Any:
+    """Make a column of lists of values (c, r)."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(values).ravel(), values.shape[1])
+
+
+def _from_lists(column: Any) -> Floats:
+    """Read a column of lists, all of one length. -> (c, r)."""
+    lists = column.combine_chunks()
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1))
 
 
 def _comparable(first: Array, second: Array) -> tuple[Array, Array]:
@@ -118,6 +157,9 @@ class Model:
     """(k, d): standard errors of the coefficients, if the recipe gives them."""
     intercept_error: Floats | None = None
     """(k,)"""
+    factor: Floats | None = None
+    """(k, d + 1 or d, r): F of each kind, if clients deviate from it: by F c, c ~ N(0, I); the intercept, if any, is
+    the last."""
     client_column: str | None = None
     """The columns of the table that the fit read, so that other tables can be read alike."""
     target_column: str | None = None
@@ -171,27 +213,81 @@ class Model:
         """The models with weights and noise."""
         return Mixture(self.theta, self.weights, self.noise)
 
-    def assign(self, clients: Held) -> Assignment:
-        """Find the kinds of clients, whether they were in the fit or not, from their rows and targets."""
+    @property
+    def personal(self) -> bool:
+        """Whether clients deviate from the model of their kind."""
+        return self.factor is not None
+
+    @property
+    def deviation(self) -> Floats | None:
+        """(k, d, d): Psi, the covariance of what clients of each kind deviate by; an intercept is the last."""
+        return None if self.factor is None else self.factor @ self.factor.swapaxes(1, 2)
+
+    def assign(self, clients: Held, *, uncertainty: bool | None = None) -> Assignment:
+        """Find the kinds of clients, whether they were in the fit or not, from their rows and targets.
+
+        If clients deviate from their kind, what they deviate by is found, too, with its ``uncertainty``, which
+        intervals need: by default if it does not take many numbers for each client.
+        """
         self._check_features(clients.features)
+        if self.factor is not None:
+            width = self.factor.shape[2]
+            small = self.n_clusters * width * (width + 1) // 2 <= MOST_KEPT
+            wanted = small if uncertainty is None else uncertainty
+            found = own_effects(self.mixture, self.factor, clients, wanted)
+            return Assignment(clients.ids, clients.rows, *found)
         return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, loss=loss_named(self.loss)))
 
     def predict(self, rows: Any, known: Assignment | None = None) -> Floats:
         """Predict the targets of rows, in their order. -> (n_rows,).
 
         ``rows`` is a data frame that has the model's features and, for ``known`` clients, their column; or `Rows`.
-        A client in ``known`` gets the mean over kinds weighted by its own probabilities, any other client the
-        mean weighted by the shares of the kinds.
+        A client in ``known`` gets the mean over kinds weighted by its own probabilities, and by its own deviation from
+        each; any other client the mean weighted by the shares of the kinds.
         """
+        share, means, _ = self._foreseen(rows, known, spread=False)
+        return np.asarray(np.einsum("nk,nk->n", means, share))
+
+    def predict_interval(self, rows: Any, known: Assignment | None = None, level: float = 0.9) -> Floats:
+        """Give the bounds between which the targets of rows are with probability ``level``. -> (n_rows, 2).
+
+        They are quantiles of the mixture over kinds of normal distributions, which are made of the noise and of what is
+        not known of the client's kind and deviation. What is not known of the model itself is not in them.
+        """
+        if not 0 < level < 1:
+            raise SettingsError(f"level = {level!r} must be between 0 and 1")
+        about = self._foreseen(rows, known, spread=True)
+        tail = 0.5 * (1.0 - level)
+        return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
+
+    def own_coefficients(self, known: Assignment) -> Floats:
+        """Give each client's own model, its mean over kinds; the intercept, if any, is the last. -> (c, d)."""
+        models = np.tile(self.theta, (len(known), 1, 1))
+        if self.factor is not None and known.effects is not None:
+            models += np.einsum("kdr,ckr->ckd", self.factor, known.effects)
+        return np.asarray(np.einsum("ck,ckd->cd", known.probabilities, models))
+
+    def _foreseen(self, rows: Any, known: Assignment | None, spread: bool) -> tuple[Floats, Floats, Floats]:
+        """Give probabilities, means and, if ``spread``, standard deviations of rows under each kind, (n, k) each."""
         if not isinstance(rows, Rows):
             rows = self._rows(rows)
         self._check_features(rows.features)
         share = np.tile(self.weights, (len(rows.ids), 1))
+        places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)
+        found, told = places >= 0, places[places >= 0]
         if known is not None:
-            places = known.places(rows.ids)
-            share[places >= 0] = known.probabilities[places[places >= 0]]
-        prediction: Floats = np.einsum("nk,nk->n", rows.phi @ self.coef.T + self.intercept, share[rows.owner])
-        return prediction
+            share[found] = known.probabilities[told]
+        factor = np.zeros((self.n_clusters, self.theta.shape[1], 1)) if self.factor is None else self.factor
+        width = factor.shape[2]
+        effects = np.zeros((*share.shape, width))
+        covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
+        if self.personal and known is not None and found.any():
+            effects[found] = known.effects[told]  # type: ignore[index]
+            if covariance is not None:
+                self._check_uncertainty(known, covariance)
+                covariance[found] = known.uncertainty[told]  # type: ignore[index]
+        phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if self.has_intercept else rows.phi
+        return share[rows.owner], *predicted(phi, rows.owner, self.mixture, factor, effects, covariance)
 
     def _rows(self, frame: Any) -> Rows:
         """Find the features in a data frame, and the clients if it has their column."""
@@ -217,10 +313,10 @@ class Model:
     def to_dict(self) -> dict[str, Any]:
         """Give the content of ``model.json``."""
         content: dict[str, Any] = {"format": FORMAT}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            content[item.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return content | {"n_clusters": self.n_clusters}
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        for name, value in (values | {"deviation": self.deviation}).items():
+            content[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return content | {"n_clusters": self.n_clusters, "personal": self.personal}
 
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the model."""
@@ -256,9 +352,10 @@ class Model:
                 "update mixfed, or fit again"
             )
         try:
-            content.pop("n_clusters")
-            for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error"):
-                if content[name] is not None:
+            for name in ("n_clusters", "personal", "deviation"):
+                content.pop(name, None)  # which follow from the rest
+            for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error", "factor"):
+                if content.setdefault(name, None) is not None:
                     content[name] = np.array(content[name], dtype=np.float64)
             for name in ("features", "warnings"):
                 content[name] = tuple(content[name])
@@ -290,8 +387,19 @@ class Model:
                 raise ValueError(f"{name} is not {shape} finite numbers")
         if (self.noise < 0).any() or (self.weights < 0).any():
             raise ValueError("noise or weights are below 0")
+        if self.factor is not None:
+            wide = dim + self.has_intercept
+            if self.factor.ndim != 3 or self.factor.shape[:2] != (k, wide) or not np.isfinite(self.factor).all():
+                raise ValueError(f"factor is not {(k, wide, 'r')} finite numbers")
+            if (self.noise <= 0).any() or self.loss != "squared":
+                raise ValueError("personal models need noise and squared loss")
         if k < 1 or type(self.has_intercept) is not bool:
             raise ValueError("no kinds, or has_intercept is neither true nor false")
+
+    def _check_uncertainty(self, known: Assignment, wanted: Floats) -> None:
+        assert known.uncertainty is not None
+        if known.uncertainty.shape[1:] != wanted.shape[1:]:
+            raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
 
     def _check_features(self, features: tuple[str, ...]) -> None:
         if features != self.terms:

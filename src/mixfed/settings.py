@@ -18,6 +18,7 @@ MembershipName = Literal["hard", "soft"]
 AutoUpdateName = Literal["exact", "fedavg", "fedprox"]
 NoiseName = Literal["own", "shared"]
 AnchorsName = Literal["single", "summed"]
+DeviationsName = Literal["auto", "full", "diagonal"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,10 @@ class AutoSettings:
     """Anchors reply one by one, once; or all they are asked is summed, which takes more exchanges."""
     start: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     """A model, or a model for each kind, to try besides our own; it can only raise the likelihood."""
+    personal: bool = False
+    """Within a kind every client has a deviation of its own, which its rows tell as far as they can."""
+    deviations: DeviationsName = "auto"
+    """Their covariance: full, or diagonal in centred columns, or which of the two BIC prefers."""
 
     def __post_init__(self) -> None:
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
@@ -129,8 +134,12 @@ class AutoSettings:
         _require(self, "update", lambda value: value in get_args(AutoUpdateName), "'exact', 'fedavg' or 'fedprox'")
         _require(self, "anchors", lambda value: value in get_args(AnchorsName), "'single' or 'summed'")
         _require(self, "step", lambda value: value is None or (math.isfinite(value) and value > 0), "a number above 0")
+        _require(self, "personal", lambda value: type(value) is bool, "true or false")
         for name in ("local_steps", "refine_rounds", "max_clusters"):
             _require(self, name, lambda value: value >= 1, "a whole number, 1 or more")
+        _require(self, "deviations", lambda value: value in get_args(DeviationsName), "'auto', 'full' or 'diagonal'")
+        if self.personal and (self.membership == "hard" or self.update != "exact"):
+            raise SettingsError("personal models go with membership = 'soft' and update = 'exact'")
         if self.membership == "hard" and self.update != "exact":
             raise SettingsError("membership = 'hard' goes with update = 'exact'; the paper's recipe has the others")
         if self.update == "fedavg" and self.step is None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..candidates import Expect, ExpectSum, GramSum, MatrixSum, Statistics
+from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
 from ..messages import MessageError
 from .wire import Enrolled
@@ -118,6 +119,23 @@ def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
         raise MessageError("a likelihood that cannot be")
     if query.curvature and query.since is None:
         _expect_moments(content.gram, content.score, content.squares, asked.most)
+
+
+@weigh.register
+def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
+    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
+    _expect_parts("rows", content.rows, asked.rows)
+    # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
+    most = -0.5 * query.candidates.log_variance.min(axis=1) * content.rows.sum(axis=1)
+    if (content.likelihood > most + _SLACK * (1.0 + np.abs(most))).any():
+        raise MessageError("a likelihood that cannot be")
+    _expect("squares", np.diagonal(content.gram, axis1=-2, axis2=-1), (0, np.inf))
+
+
+@weigh.register
+def _(content: LeftOutSum, query: Any, asked: Asked) -> None:
+    _expect("rows", content.rows, (0, asked.rows[1]))
+    _expect("squares", content.squares, (0, np.inf))
 
 
 @weigh.register

@@ -1,0 +1,169 @@
+"""The way to the maximum of personal models: conversations, as those of `refine` are for plain mixtures.
+
+`improve` takes Newton's steps at several h, with EM among the trials, all in one exchange. From what a sample found
+`polish` goes on with all clients, of whom it asks scores for the most part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from .candidates import Candidates, Frame
+from .deviations import INFORMATION, Deviate, DeviateSum, Spreads, packed
+from .mixtures import Rules
+from .run import Stop
+from .spreads import HEED, Fitted, em_step, newton_steps, values
+
+_SHARES = (0.05, 0.4, 0.8)
+"""Shares of a kind's variance that start as deviations."""
+_SHORTER = (0.4, 0.1, 0.02)
+"""Where no step is better, so much of it is tried."""
+_MANY = 160
+"""From so many parameters on, information is dear: it is asked for one trial only."""
+NEAR, CONVERGED = 0.05, 1e-9
+"""What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
+_POLISHED = 5e-3
+"""The same where the curvature is borrowed."""
+_MOST_ROUNDS, _MOST_POLISH = 30, 10
+_STEADY = 0.3
+"""Where the promise falls by less than this, the curvature is asked for anew."""
+_FOLLOWED = 4
+"""Times that the rules are adapted to the noise in the last step: it hardly depends on them."""
+_ROUNDING = 1e-7
+"""A loss of less likelihood than that is no loss."""
+
+
+def started(frame: Frame, mixture: Candidates, full: bool) -> Spreads:
+    """Make candidates of a plain mixture: some of each kind's variance becomes deviations, alike in all directions."""
+    dim = mixture.theta.shape[2]
+    variance = np.exp(mixture.log_variance[0])
+    live = frame.stretch > 0
+    unit = packed(np.eye(dim)) / dim if full else live / live.sum()
+    parts = [
+        Spreads(
+            mixture.theta[:1],
+            np.log((1.0 - share) * variance)[None],
+            mixture.log_weight[:1],
+            (share * variance[:, None] * unit)[None],
+        )
+        for share in _SHARES
+    ]
+    return Spreads.stack(parts)
+
+
+def improve(
+    frame: Frame,
+    start: Spreads,
+    full: bool,
+    rules: Rules,
+    *,
+    near: float = NEAR,
+    alone: bool = False,
+    hurry: bool = False,
+    rounds: int = _MOST_ROUNDS,
+) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Bring the best of some candidates near its maximum: a conversation, see `refine`.
+
+    ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails. In a ``hurry``, it is
+    enough that a round gains as little as Newton may promise.
+    """
+    _, k, dim = start.theta.shape
+    many = k * (dim + 2 + start.spread.shape[2]) > _MANY
+    trials, informed = start, () if many and len(start) > 1 else tuple(range(len(start)))
+    best: Fitted | None = None
+    for _ in range(rounds):
+        reply = yield Deviate(frame, trials, full, informed)
+        value = values(trials, reply, rules)
+        c = int(np.argmax(value))
+        gain = np.inf if best is None else float(value[c] - best.value)
+        if gain > 0:
+            if c not in informed:
+                trials, informed, c = trials.pick(c), (0,), 0
+                reply = yield Deviate(frame, trials, full, informed)
+            said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
+            best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
+            steps, decrement = newton_steps(best, HEED, bold=not many and not alone, every=not many and not alone)
+            best = dataclasses.replace(best, decrement=decrement)
+            alone = alone and len(steps) > 0
+        assert best is not None
+        # The promise falls with the square of itself, so the one after the next step is known before it is taken.
+        if best.decrement < near or (alone and best.decrement < NEAR and best.decrement**3 < near * last**2 < np.inf):
+            return dataclasses.replace(best, stop=Stop.MAXIMUM)
+        if -_ROUNDING < gain <= 0 or (hurry and 0 < gain < near):
+            break  # as good as it gets
+        if gain <= 0 or not len(steps):
+            alone = False
+            steps, _ = newton_steps(best, HEED[:2], every=True)
+            ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
+            steps = Spreads.stack([steps.pick([]), *ways])
+        trials = steps if alone else Spreads.stack([em_step(best), steps])
+        informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
+    assert best is not None
+    return best
+
+
+def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Take Newton's steps on all clients from what a sample found, whose curvature serves as long as it is of use.
+
+    So most often only scores are asked for. Ends at the maximum, or where a step fails.
+    """
+    mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
+    ask, ahead, share = False, mixture, 1.0
+    for _ in range(_MOST_POLISH):
+        reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
+        value = float(values(mixture, reply, rules)[0])
+        if value < before:  # too far: some of the way is tried
+            share *= _SHORTER[0]
+            if share < _SHORTER[-1]:
+                break
+            mixture, ask = _between(found.mixture, ahead, share), False
+            continue
+        share = 1.0
+        curved = reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
+        here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
+        ahead, decrement = newton_steps(here, HEED)
+        found = dataclasses.replace(here, decrement=decrement)
+        if not len(ahead):
+            break
+        # The promise falls by about as much in each step: the one after the next step is known before it is taken.
+        if decrement < _POLISHED or decrement**2 < _POLISHED * last < np.inf:
+            return dataclasses.replace(found, stop=Stop.MAXIMUM)
+        ask = decrement > _STEADY * last
+        mixture, before, last = ahead, value, decrement
+    return found
+
+
+def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> DeviateSum:
+    """Take information from what others said: as much more as there are more rows."""
+    times = reply.rows.sum() / curved.rows.sum()
+    return dataclasses.replace(reply, **{name: times * getattr(curved, name) for name in names})
+
+
+def last_step(found: Fitted) -> Fitted:
+    """Take one more Newton step, unasked, by the rules that follow from where it leads."""
+    mixture, gain = found.mixture, 0.0
+    for _ in range(_FOLLOWED):
+        steps, gain = newton_steps(following(found, mixture), (1.0,))
+        if not len(steps):
+            return found
+        mixture = steps
+    end = following(found, mixture)
+    return dataclasses.replace(end, mixture=mixture, value=end.value + gain, likelihood=found.likelihood + gain)
+
+
+def following(found: Fitted, mixture: Spreads) -> Fitted:
+    """Judge a fit by the rules that follow from the noise of a mixture."""
+    rows = found.reply.rows[0]
+    rules = found.rules.fitting(float(rows @ np.exp(mixture.log_variance[0]) / rows.sum()))
+    value = float(values(found.mixture, found.reply, rules)[0])
+    return dataclasses.replace(found, rules=rules, value=value)
+
+
+def _between(first: Spreads, second: Spreads, share: float) -> Spreads:
+    """Go a share of the way from one mixture to another: covariances stay covariances."""
+    pairs = ((getattr(first, item.name), getattr(second, item.name)) for item in dataclasses.fields(Spreads))
+    theta, log_variance, log_weight, spread = ((1.0 - share) * a + share * b for a, b in pairs)
+    return Spreads(theta, log_variance, log_weight - np.logaddexp.reduce(log_weight[0]), spread)

@@ -1,0 +1,307 @@
+"""Held-out error of kinds with personal models, and of what else one might do with such a table.
+
+Some rows of every client are held out, at random or the latest; every rival is fitted to the others and predicts them.
+
+Rivals with one model per client are ridge regressions, and mixed models, whose penalties are ratios of variances: all
+of them take those with the largest marginal likelihood, so nobody is helped or hindered by tuning. In standardised
+columns client i has the model m + b_i, b_i ~ N(0, diag(a, ..., a, c)), c being for the intercept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from . import draws
+from .arrays import Array, Bools, Floats, Ints
+from .auto import fit_auto
+from .candidates import Frame
+from .data import Clients, Rows
+from .deviations import Deviate, Spreads
+from .errors import DataError, SettingsError
+from .exchange import Census, Mixture
+from .frame import from_stretched, from_user, gram_query, inspect, make_frame, to_user
+from .model import Assignment, Model
+from .pool import LocalPool
+from .settings import AutoSettings
+
+SMALL = 5
+"""A client with so many training rows, at most, is a small one."""
+_GLS_ROUNDS = 6
+_LEAST_LOG = -18.0
+"""Logarithm of the smallest variance that is tried, as a share of the pooled residual's."""
+
+Fitted = tuple[Model, Assignment | None]
+"""What a rival has learned: a model, and what it knows of clients."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rival did."""
+
+    rival: str
+    rmse: float
+    """Root of the mean squared error of held-out rows, its mean over splits."""
+    rmse_small: float
+    """The same for clients with few training rows; not a number if there are none."""
+    seconds: float
+    """For fitting and predicting, the mean over splits."""
+    by_split: tuple[tuple[float, float], ...]
+    """Both errors in each split."""
+    n_clusters: tuple[int, ...]
+    """Number of kinds in each split."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How all rivals did."""
+
+    outcomes: tuple[Outcome, ...]
+    n_clients: int
+    n_rows: int
+    held_out: int
+    """Rows held out in the first split."""
+    held_out_small: int
+    """Of these, rows of small clients."""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Give a table with a row for each rival."""
+        names = ("rival", "rmse", "rmse_small", "seconds")
+        return {name: [getattr(one, name) for one in self.outcomes] for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what ``--json`` says; what is not a number becomes None."""
+        content = dataclasses.asdict(self)
+        for one in content["outcomes"]:
+            one["rmse_small"] = _or_none(one["rmse_small"])
+            one["by_split"] = [[_or_none(error) for error in errors] for errors in one["by_split"]]
+            one["n_clusters"] = list(one["n_clusters"])
+        content["outcomes"] = list(content["outcomes"])
+        return content
+
+
+def compare(
+    rows: Rows,
+    n_clusters: int | None = None,
+    settings: AutoSettings | None = None,
+    *,
+    splits: int = 5,
+    share: float = 0.3,
+    when: Floats | None = None,
+    rivals: Iterable[str] | None = None,
+    seed: int = 0,
+    watch: Callable[[str, int], None] | None = None,
+) -> Comparison:
+    """Compare rivals, by default all (`RIVALS`), on rows with targets.
+
+    ``share`` of the rows of each client is held out, at random and anew in each of the ``splits``; or, if ``when`` (n,)
+    is given, the latest rows of each client, once. ``watch`` is told each rival and split before it begins.
+    """
+    chosen = _chosen(rivals)
+    if rows.y is None:
+        raise DataError("these rows have no target")
+    if not 0 < share < 1 or splits < 1:
+        raise SettingsError(f"share = {share:g} must be between 0 and 1, and splits = {splits} at least 1")
+    settings, told = settings or AutoSettings(), []
+    for split in range(1 if when is not None else splits):
+        held = hold_out(rows.owner, share, draws.generator(seed, "hold out", split), when)
+        if not held.any():
+            raise DataError("every client has one row: there is nothing to hold out")
+        train, test = _part(rows, ~held), _part(rows, held)
+        clients = Clients.from_rows(train)
+        small = _is_small(clients, test)
+        task = _Task(clients, n_clusters, dataclasses.replace(settings, personal=False), seed)
+        outcomes = []
+        for name in chosen:
+            if watch is not None:
+                watch(name, split)
+            outcomes.append(_score(name, task, test, small))
+        told.append((outcomes, int(held.sum()), int(small.sum())))
+    gathered = [_gathered(name, [outcomes[place] for outcomes, _, _ in told]) for place, name in enumerate(chosen)]
+    return Comparison(tuple(gathered), len(rows.ids), len(rows.owner), told[0][1], told[0][2])
+
+
+def hold_out(owner: Ints, share: float, rng: np.random.Generator, when: Floats | None = None) -> Bools:
+    """Choose rows (n,) to hold out: of a client with n_i >= 2 rows one at least, and one stays at least."""
+    chance = rng.random(len(owner))
+    order = np.lexsort((chance, owner) if when is None else (chance, -np.asarray(when, dtype=np.float64), owner))
+    sizes = np.bincount(owner)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    place = np.arange(len(owner)) - np.repeat(first, sizes)
+    most = np.where(sizes > 1, np.clip(np.round(share * sizes), 1, np.maximum(sizes - 1, 1)), 0)
+    held: Bools = np.zeros(len(owner), dtype=np.bool_)
+    held[order] = place < np.repeat(most, sizes)
+    return held
+
+
+# ---------------------------------------------------------------- rivals
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What rivals are fitted to."""
+
+    clients: Clients
+    n_clusters: int | None
+    settings: AutoSettings
+    seed: int
+
+    def kinds(self, n_clusters: int | None, personal: bool) -> Fitted:
+        """Fit kinds by the tuning-free recipe."""
+        settings = dataclasses.replace(self.settings, personal=personal)
+        pool = LocalPool(self.clients)
+        model = fit_auto(pool, self.clients.features, n_clusters, settings, seed=self.seed).model
+        return model, model.assign(self.clients, uncertainty=False)
+
+
+def _one_model(task: _Task) -> Fitted:
+    return task.kinds(1, personal=False)[0], None
+
+
+def _mixed_model(task: _Task) -> Fitted:
+    return task.kinds(1, personal=True)
+
+
+def _kinds_soft(task: _Task) -> Fitted:
+    return task.kinds(task.n_clusters, personal=False)
+
+
+def _kinds_hard(task: _Task) -> Fitted:
+    """Fit as soft kinds are, and predict by the most probable one."""
+    model, known = task.kinds(task.n_clusters, personal=False)
+    assert known is not None
+    return model, dataclasses.replace(known, probabilities=np.eye(model.n_clusters)[known.cluster])
+
+
+def _kinds_personal(task: _Task) -> Fitted:
+    return task.kinds(task.n_clusters, personal=True)
+
+
+def _own_ridge(task: _Task) -> Fitted:
+    """One ridge per client: slopes shrink to 0, the intercept to the mean of all targets."""
+    common = np.zeros(task.clients.dim)
+    if task.clients.intercept:
+        common[-1] = task.clients.y.mean()
+    return _ridge(task.clients, common, slopes=True)
+
+
+def _ridge_to_common(task: _Task) -> Fitted:
+    """Shrink each client's model to the pooled one."""
+    return _ridge(task.clients, None, slopes=True)
+
+
+def _random_intercept(task: _Task) -> Fitted:
+    """One slope for all, by generalised least squares, and an intercept for each client."""
+    return _ridge(task.clients, None, slopes=False)
+
+
+RIVALS: dict[str, Callable[[_Task], Fitted]] = {
+    "one model": _one_model,
+    "one ridge per client": _own_ridge,
+    "ridge to the common model": _ridge_to_common,
+    "random intercept": _random_intercept,
+    "mixed model": _mixed_model,
+    "kinds, hard": _kinds_hard,
+    "kinds, soft": _kinds_soft,
+    "kinds + personal": _kinds_personal,
+}
+"""All rivals, in the order of the table."""
+
+
+def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
+    """Fit client models around a common one, (D,) or, if None, the best; without ``slopes`` only intercepts differ."""
+    pool = LocalPool(clients)
+    census = pool.ask(Census())
+    columns = inspect(census, clients.intercept)
+    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    ties = _ties(frame, slopes)
+    theta = np.zeros(frame.dim) if common is None else from_user(frame, common)
+    logs = np.full(1 + ties.shape[1], -1.0)
+    for _ in range(1 if common is not None else _GLS_ROUNDS):
+        found = minimize(_misfit, logs, (pool, frame, theta, ties), jac=True, bounds=[(_LEAST_LOG, 8.0)] * len(logs))
+        logs = found.x
+        if common is None:
+            reply = pool.ask(_question(frame, theta, logs, ties))
+            step = np.linalg.solve(reply.gram[0, 0] + 1e-9 * np.eye(frame.dim), reply.score[0, 0, : frame.dim])
+            theta = theta + step
+    mixture = Mixture(to_user(frame, theta[None]), np.ones(1), np.array([frame.scale * np.exp(0.5 * logs[0])]))
+    factor = from_stretched(frame, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
+    model = Model.from_mixture(mixture, clients.features, factor=factor, loss="squared", recipe="auto", seed=0)
+    return model, model.assign(clients, uncertainty=False)
+
+
+def _ties(frame: Frame, slopes: bool) -> Floats:
+    """Say which columns share a variance: all slopes, and the intercept. -> (D, 1 or 2)."""
+    live = frame.stretch > 0
+    constant = np.arange(len(live)) == frame.constant
+    parts = [part for part in ((live & ~constant) if slopes else constant & False, live & constant) if part.any()]
+    # Without an intercept there is nothing else that could differ.
+    return np.column_stack(parts or [live]).astype(np.float64)
+
+
+def _question(frame: Frame, theta: Floats, logs: Floats, ties: Floats) -> Deviate:
+    spread = ties @ np.exp(logs[1:])
+    return Deviate(frame, Spreads(theta[None, None], logs[None, :1], np.zeros((1, 1)), spread[None, None]), full=False)
+
+
+def _misfit(logs: Floats, pool: LocalPool, frame: Frame, theta: Floats, ties: Floats) -> tuple[float, Floats]:
+    """Give minus the marginal log likelihood for each row, and its slope, by the logarithms of the variances."""
+    reply = pool.ask(_question(frame, theta, logs, ties))
+    score, rows = reply.score[0, 0], reply.rows.sum()
+    slope = np.concatenate([score[frame.dim : frame.dim + 1], (score[frame.dim + 2 :] @ ties) * np.exp(logs[1:])])
+    return float(-reply.likelihood[0] / rows), -slope / rows
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _chosen(rivals: Iterable[str] | None) -> list[str]:
+    chosen = list(RIVALS if rivals is None else rivals)
+    for name in chosen:
+        if name not in RIVALS:
+            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
+    return chosen
+
+
+def _part(rows: Rows, which: Bools) -> Rows:
+    """Keep some rows, and the clients that have any."""
+    assert rows.y is not None
+    present, owner = np.unique(rows.owner[which], return_inverse=True)
+    return Rows(rows.phi[which], rows.y[which], rows.ids[present], owner, rows.features)
+
+
+def _is_small(clients: Clients, test: Rows) -> Array:
+    """Say which rows are of clients with few training rows. -> (n,)."""
+    places = Assignment(clients.ids, clients.rows, np.ones((clients.n_clients, 1))).places(test.ids)
+    few: Array = np.where(places >= 0, clients.rows[places], 0) <= SMALL
+    return few[test.owner]
+
+
+def _score(name: str, task: _Task, test: Rows, small: Array) -> Outcome:
+    """Fit one rival, and let it predict."""
+    assert test.y is not None
+    begun = time.perf_counter()
+    model, known = RIVALS[name](task)
+    errors = (model.predict(test, known) - test.y) ** 2
+    seconds = time.perf_counter() - begun
+    both = float(np.sqrt(errors.mean())), float(np.sqrt(errors[small].mean())) if small.any() else np.nan
+    return Outcome(name, *both, seconds, (both,), (model.n_clusters,))
+
+
+def _gathered(name: str, outcomes: Sequence[Outcome]) -> Outcome:
+    """Take the means over splits."""
+    rmse, rmse_small, seconds = (
+        float(np.mean([getattr(one, what) for one in outcomes])) for what in ("rmse", "rmse_small", "seconds")
+    )
+    by_split = tuple(errors for one in outcomes for errors in one.by_split)
+    return Outcome(name, rmse, rmse_small, seconds, by_split, tuple(k for one in outcomes for k in one.n_clusters))
+
+
+def _or_none(number: float) -> float | None:
+    return number if np.isfinite(number) else None

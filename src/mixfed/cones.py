@@ -1,0 +1,123 @@
+"""Newton's step when some parameters make up covariances, which may not be negative in any direction.
+
+    maximise  g^T s - 1/2 s^T H s   subject to   Psi_j + s_j >= 0 for every kind j
+
+A covariance may well end on the edge, with no deviation in some direction at all. So the quadratic problem is solved as
+it stands, by the method of barriers: with + mu log det (Psi_j + s_j), whose maximum misses the true one by mu for each
+dimension, in units of log likelihood, and an ever smaller mu. Like Newton's own step it does not depend on units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from .arrays import Floats
+from .deviations import doubled, packed, sandwich, unpacked
+
+_SHARPER = 0.1
+"""How much mu falls at a time."""
+_MOST_STEPS = 8
+"""Newton steps for one mu, at most."""
+_LEAST_GAP, _GAP = 1e-9, 0.02
+"""The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
+_INSIDE = 0.95
+"""Share of the way to the edge that is gone at most."""
+
+
+@dataclass(frozen=True)
+class Cone:
+    """What the last parameters are: k covariances (d, d), by their packed lower triangles, or by their diagonals."""
+
+    k: int
+    dim: int
+    full: bool
+
+    def matrices(self, numbers: Floats) -> Floats:
+        """Give the covariances, (k, d, d), or their diagonals as k d matrices of one number."""
+        return unpacked(numbers.reshape(self.k, -1), self.dim) if self.full else numbers.reshape(-1, 1, 1)
+
+    def numbers(self, matrices: Floats) -> Floats:
+        """Do the reverse."""
+        return packed(matrices).ravel() if self.full else matrices.ravel()
+
+    def barrier(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """Give the slope (p,) and the curvature (p, p) of sum_j log det, the latter with its sign changed."""
+        inverse = np.linalg.inv(self.matrices(numbers)).astype(np.float64)
+        if not self.full:
+            flat = inverse.ravel()
+            return flat, np.diag(flat**2)
+        small = packed(inverse)
+        curvature = np.zeros((numbers.size, numbers.size))
+        size = small.shape[1]
+        for j, own in enumerate(sandwich(small[:, :, None] * small[:, None, :], self.dim)):
+            curvature[j * size : (j + 1) * size, j * size : (j + 1) * size] = own
+        return (doubled(self.dim) * small).ravel(), curvature
+
+    def reach(self, numbers: Floats, step: Floats) -> float:
+        """Say how often a step can be taken before it leaves the cone."""
+        root = np.linalg.cholesky(self.matrices(numbers))
+        half = np.linalg.solve(root, self.matrices(step))
+        both = np.linalg.solve(root, half.swapaxes(1, 2))
+        least = float(np.linalg.eigvalsh(both).min())
+        return np.inf if least >= 0 else -1.0 / least
+
+    def inside(self, numbers: Floats) -> bool:
+        """Say whether covariances are positive in all directions."""
+        return bool(np.linalg.eigvalsh(self.matrices(numbers)).min() > 0)
+
+    def lifted(self, numbers: Floats, floor: Floats) -> Floats:
+        """Raise eigenvalues to a share of the largest of each kind, floor (k,) at least."""
+        values, axes = np.linalg.eigh(self.matrices(numbers))
+        least = floor if self.full else np.repeat(floor, self.dim)
+        values = np.maximum(values, np.maximum(least, 0.01 * values[:, -1])[:, None])
+        return self.numbers((axes * values[:, None, :]) @ axes.swapaxes(1, 2))
+
+
+def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: Floats) -> tuple[Floats, float]:
+    """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.
+
+    curvature (f, f), slope (f,); numbers (p,) are the present values of the last p parameters, which the cone is about;
+    floor (k,) is a covariance that counts as small. Raises `LinAlgError` if the curvature is not positive.
+    """
+    split = len(slope) - len(numbers)
+    step = cho_solve(cho_factor(curvature), slope)
+    promise = float(0.5 * slope @ step)
+    if cone.inside(numbers + step[split:]):
+        return step, promise
+    free, kept = slice(0, split), slice(split, None)
+    factor = cho_factor(curvature[free, free])
+    # What the free parameters do, given the others, is known: only the others are searched.
+    across = cho_solve(factor, curvature[free, kept])
+    alone = cho_solve(factor, slope[free])
+    reduced = curvature[kept, kept] - curvature[kept, free] @ across
+    pull = slope[kept] - curvature[kept, free] @ alone
+    start = cone.lifted(numbers + step[kept], floor)
+    target = pull + reduced @ numbers
+    gap = max(promise, _LEAST_GAP)
+    for found in _path(reduced, target, start, cone, gap):
+        moved = found - numbers
+        step = np.concatenate([alone - across @ moved, moved])
+        gain = float(slope @ step - 0.5 * step @ curvature @ step)
+        if gap <= max(_LEAST_GAP, _GAP * gain):
+            break
+        gap *= _SHARPER
+    return step, gain
+
+
+def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float) -> Iterator[Floats]:
+    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls: the first misses by ``gap``."""
+    mu = gap / (cone.k * cone.dim)
+    while True:
+        for _ in range(_MOST_STEPS):
+            lean, bend = cone.barrier(here)
+            gradient = target - reduced @ here + mu * lean
+            step = cho_solve(cho_factor(reduced + mu * bend), gradient)
+            here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
+            if gradient @ step < 0.05 * mu:
+                break
+        yield here
+        mu *= _SHARPER

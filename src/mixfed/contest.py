@@ -1,0 +1,91 @@
+"""Several starts of personal models, of which the best goes on: mixtures of mixed models have many maxima.
+
+The starts are drawn from the mixed model of one kind: kinds are clients whose deviations it can only call large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .approach import improve
+from .candidates import Frame
+from .deviations import Deviate, DeviateSum, Spreads, roots
+from .mixtures import Rules
+from .spreads import Fitted, values
+
+_KEPT = {3: 0.7, 6: 0.4, 10: 2}
+"""After so many rounds, so many go on: a share of all, or a number."""
+_ROUNDS = 16
+_HALF, _WOBBLE = 0.5, 0.3
+"""Of the one kind's deviations, so much stays within each kind; kinds' log variances differ by so much."""
+
+
+def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[Spreads]:
+    """Draw starts of k kinds: models as those of clients of the one kind, which deviate by half as much."""
+    mixture, dim = single.mixture, single.mixture.theta.shape[2]
+    root = roots(frame, mixture.spread[0], single.full)[0]
+    starts = []
+    for _ in range(count):
+        wobble = rng.standard_normal((1, 1 if single.rules.shared_noise else k))
+        noise = np.repeat(mixture.log_variance[:, :1], k, axis=1) + _WOBBLE * wobble
+        theta = mixture.theta[0, 0] + rng.standard_normal((1, k, dim)) @ root.T
+        spread = np.repeat(_HALF * mixture.spread, k, axis=1)
+        starts.append(Spreads(theta, noise, np.full((1, k), -np.log(k)), spread))
+    return starts
+
+
+@dataclass(eq=False)
+class _Runner:
+    """A start on its way."""
+
+    steps: Generator[Deviate, DeviateSum, Fitted]
+    query: Deviate | None
+    value: float = -np.inf
+    found: Fitted | None = None
+
+    def hear(self, reply: DeviateSum, rules: Rules) -> None:
+        """Go on with a reply."""
+        assert self.query is not None
+        self.value = max(self.value, float(values(self.query.candidates, reply, rules).max()))
+        try:
+            self.query = self.steps.send(reply)
+        except StopIteration as end:
+            self.found, self.query = end.value, None
+
+
+def contest(
+    frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float, *, hurry: bool = False
+) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Improve several starts in the same exchanges, ever fewer of them, and give the best: a conversation."""
+    runners = []
+    for start in starts:
+        steps = improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)
+        runners.append(_Runner(steps, next(steps)))
+    count, round_ = len(runners), 0
+    while going := [runner for runner in runners if runner.query is not None]:
+        queries = [runner.query for runner in going if runner.query is not None]
+        reply = yield _together(queries)
+        place = told = 0
+        for runner, query in zip(going, queries, strict=True):
+            size, some = len(query.candidates), len(query.informed)
+            runner.hear(reply.pick(np.arange(place, place + size), range(told, told + some)), rules)
+            place, told = place + size, told + some
+        round_ += 1
+        keep = _KEPT.get(round_, count)
+        ranked = sorted(runners, key=lambda runner: -runner.value)
+        runners = ranked[: max(2, int(np.ceil(count * keep))) if isinstance(keep, float) else keep]
+    best = max((runner.found for runner in runners if runner.found is not None), key=lambda found: found.value)
+    return best
+
+
+def _together(queries: Sequence[Deviate]) -> Deviate:
+    """Ask several queries as one about all their candidates."""
+    offsets = np.cumsum([0, *(len(query.candidates) for query in queries)])
+    informed = [offset + c for offset, query in zip(offsets, queries, strict=False) for c in query.informed]
+    first = queries[0]
+    return Deviate(
+        first.frame, Spreads.stack([query.candidates for query in queries]), first.full, tuple(map(int, informed))
+    )

@@ -1,0 +1,251 @@
+"""The exchange of personal models: within a kind every client has a deviation of its own.
+
+    theta_i = theta_kind + b_i,  b_i ~ N(0, Psi_kind),
+
+so that y_i ~ N(X_i theta_j, V_ij), V_ij = s_j^2 I + X_i Psi_j X_i^T, for a client of kind j: a mixture of linear mixed
+models. The deviations are integrated out where the rows are. What travels are sums over clients, weighted by
+membership, of derivatives of log N(y_i | X_i theta_j, V_ij); no deviation of any client does.
+
+Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Spreads`), D columns of the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+
+from .arrays import Array, Floats
+from .candidates import Candidates, Frame
+from .exchange import Query
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """C mixtures of k kinds whose clients deviate, in standard units."""
+
+    theta: Annotated[Floats, "C k d"]
+    log_variance: Annotated[Floats, "C k"]
+    log_weight: Annotated[Floats, "C k"]
+    spread: Annotated[Floats, "C k v"]
+    """Psi of each kind. If full, its lower triangle row by row, of whitened features: v = d (d + 1) / 2. Else its
+    diagonal, of shifted and stretched columns: v = D."""
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def pick(self, which: Any) -> Spreads:
+        """Keep those at places ``which``."""
+        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        return Spreads(self.theta[which], self.log_variance[which], self.log_weight[which], self.spread[which])
+
+    @staticmethod
+    def stack(parts: Sequence[Spreads]) -> Spreads:
+        """Put several batches into one."""
+        names = [item.name for item in dataclasses.fields(Spreads)]
+        return Spreads(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    @property
+    def plain(self) -> Candidates:
+        """The mixtures without their deviations."""
+        return Candidates(self.theta, self.log_variance, self.log_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviateSum:
+    """What all clients say about each candidate: likelihood, score, information; weighted by membership.
+
+    The parameters of a kind are theta (d), log variance, log weight and the numbers of Psi (v), in this order.
+    """
+
+    likelihood: Annotated[Floats, "C"]
+    clients: Annotated[Floats, "C k"]
+    """Memberships."""
+    rows: Annotated[Floats, "C k"]
+    gram: Annotated[Floats, "C k d d"]
+    """Sums of Z^T V^-1 Z."""
+    score: Annotated[Floats, "C k d+v+2"]
+    """Sums of the derivatives of log (w_j N_ij); that of the log weight is the membership."""
+    overlap: Annotated[Floats, "C k k"]
+    """Products of memberships."""
+    expected: Annotated[Floats, "i k d+v+2 d+v+2"]
+    """Fisher's information of each kind if memberships were known, for each informed candidate."""
+    observed: Annotated[Floats, "i k d+v+2 d+v+2"]
+    """The observed one."""
+    missing: Annotated[Floats, "i k*(d+v+2) k*(d+v+2)"]
+    """Covariance of the clients' scores given their rows, by Louis."""
+
+    def __add__(self, other: DeviateSum) -> DeviateSum:
+        both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
+        return DeviateSum(*(a + b for a, b in both))
+
+    def pick(self, which: Any, informed: Sequence[int] = ()) -> DeviateSum:
+        """Keep what was said of some candidates; their information is at places ``informed``."""
+        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        told = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-3]}
+        told |= {name: getattr(self, name)[list(informed)] for name in INFORMATION}
+        return dataclasses.replace(self, **told)
+
+    def turned(self, whiten: Floats) -> DeviateSum:
+        """Turn sums about shifted and stretched columns into sums about whitened ones (D, d), but for Psi."""
+        (wide, dim), v = whiten.shape, self.score.shape[-1] - len(whiten) - 2
+        before, after = wide + 2 + v, dim + 2 + v
+        own = np.zeros((before, after))
+        own[:wide, :dim], own[wide:, dim:] = whiten, np.eye(2 + v)
+        count, k = len(self.missing), self.clients.shape[1]
+        missing = (self.missing.reshape(-1, before) @ own).reshape(count * k, before, k * after)
+        return dataclasses.replace(
+            self,
+            gram=whiten.T @ self.gram @ whiten,
+            score=self.score @ own,
+            expected=own.T @ self.expected @ own,
+            observed=own.T @ self.observed @ own,
+            missing=(own.T @ missing).reshape(count, k * after, k * after),
+        )
+
+
+INFORMATION = ("expected", "observed", "missing")
+"""What is there for informed candidates only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deviate(Query[DeviateSum]):
+    """Ask for memberships when clients deviate, and for the sums that the next candidates are made of."""
+
+    frame: Frame
+    candidates: Spreads
+    full: bool
+    """Whether a Psi is any covariance of whitened features, or a diagonal one of shifted and stretched columns."""
+    informed: Annotated[tuple[int, ...], "i"] = ()
+    """Candidates whose information is asked too: most of the work."""
+    fisher: bool = True
+    """Whether Fisher's information is, too; else it is 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutSum:
+    """Squared errors of rows that are predicted from the other rows of their client."""
+
+    squares: Annotated[Floats, "C 2"]
+    """Of all clients with two rows or more, and of the small ones among them."""
+    rows: Annotated[Floats, "2"]
+    """How many rows these have."""
+
+    def __add__(self, other: LeftOutSum) -> LeftOutSum:
+        return LeftOutSum(self.squares + other.squares, self.rows + other.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOut(Query[LeftOutSum]):
+    """Ask how well candidates predict each row of a client from its other rows."""
+
+    frame: Frame
+    candidates: Spreads
+    full: bool
+    small: int
+    """A client with so many rows, at most, is a small one."""
+
+
+@cache
+def triangle(dim: int) -> tuple[Array, Array]:
+    """Give rows and columns of a packed lower triangle, (v,) each."""
+    rows, columns = np.tril_indices(dim)
+    return rows, columns
+
+
+@cache
+def places(dim: int) -> Array:
+    """Say where entry (a, b) of a symmetric matrix is in its packed lower triangle. -> (d, d)."""
+    low, high = np.sort(np.indices((dim, dim)), axis=0)
+    where: Array = high * (high + 1) // 2 + low
+    return where
+
+
+def unpacked(packed: Floats, dim: int) -> Floats:
+    """Turn packed lower triangles (..., v) into symmetric matrices (..., d, d)."""
+    return np.asarray(packed[..., places(dim)])
+
+
+def packed(matrices: Floats) -> Floats:
+    """Pack the lower triangles of symmetric matrices (..., d, d). -> (..., v)."""
+    rows, columns = triangle(matrices.shape[-1])
+    return np.asarray(matrices[..., rows, columns])
+
+
+def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
+    """Give R with Psi = R R^T, of whitened features, for Psi as in `Spreads`. spread (L, v) -> (L, d, r)."""
+    if not full:
+        live = frame.stretch > 0
+        return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
+    values, axes = np.linalg.eigh(unpacked(spread, frame.dim))
+    return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :])
+
+
+@cache
+def doubled(dim: int) -> Floats:
+    """Say how often each packed number stands in its matrix. -> (v,)."""
+    rows, columns = triangle(dim)
+    return np.where(rows == columns, 1.0, 2.0)
+
+
+def sandwich(matrices: Floats, dim: int) -> Floats:
+    """Turn sums of packed(A) packed(B)^T into those of tr(E_p A E_q B), made symmetric in A and B.
+
+    matrices (..., v, v) -> (..., v, v), where E_p is the derivative of a symmetric matrix by its packed number p.
+    """
+    where, times = places(dim), doubled(dim)
+    rows, columns = triangle(dim)
+    a, b, c, e = rows[:, None], columns[:, None], rows[None, :], columns[None, :]
+    total = sum(
+        matrices[..., where[first], where[second]]
+        for first, second in (((a, c), (b, e)), ((a, e), (b, c)), ((b, c), (a, e)), ((b, e), (a, c)))
+    )
+    return np.asarray(0.25 * times[:, None] * times * total)
+
+
+def information(
+    query: Deviate, gram: Floats, score: Floats, products: Floats, sides: Floats, traces: Floats
+) -> tuple[Floats, Floats]:
+    """Make Fisher's and the observed information of each kind of what `marginal.expect` sums. -> 2 of (i, k, q, q)."""
+    k, some = query.candidates.theta.shape[1], list(query.informed)
+    kinds = (np.array(some, dtype=np.int64)[:, None] * k + np.arange(k)).ravel()
+    t = gram.shape[-1]
+    width = (math.isqrt(8 * t + 1) - 1) // 2
+    theta, noise, spread = slice(0, width), width, slice(width + 2, None)
+    variance = np.exp(query.candidates.log_variance[some]).ravel()
+    where, times = places(width), doubled(width)
+    if query.full:
+        bent, half = sandwich(products[:, :t], width), np.zeros(1)
+        if query.fisher:
+            half = 0.5 * sandwich(products[:, t + width :], width)
+        rows, columns = triangle(width)
+        cross = products[:, t : t + width]
+        cross = cross[:, columns, where[:, rows]] + cross[:, rows, where[:, columns]]
+        cross, kept = 0.5 * times * cross, np.arange(t)
+    else:
+        half = 0.5 * unpacked(products[:, 0], width)
+        bent, cross, kept = unpacked(products[:, 1], width) - half, products[:, 2:, :width], np.diag(where)
+    expected = np.zeros((len(kinds), score.shape[-1], score.shape[-1]))
+    observed = np.zeros_like(expected)
+    side = 0.5 * variance[:, None] * times[kept] * sides[:, 0, kept]
+    other_side = variance[:, None] * times[kept] * sides[:, 1, kept] - side
+    corner = 0.5 * variance**2 * traces[:, 0]
+    other_corner = variance**2 * traces[:, 1] - corner - score[kinds, noise]
+    for matrix, curvature, beside, last in (
+        (expected, half, side, corner),
+        (observed, bent, other_side, other_corner),
+    ):
+        matrix[:, theta, theta] = unpacked(gram[kinds], width)
+        matrix[:, spread, spread] = curvature
+        matrix[:, noise, spread] = matrix[:, spread, noise] = beside
+        matrix[:, noise, noise] = last
+    observed[:, theta, spread] = cross
+    observed[:, spread, theta] = cross.transpose(0, 2, 1)
+    observed[:, theta, noise] = observed[:, noise, theta] = variance[:, None] * sides[:, 2, :width]
+    shape = (len(some), k, *expected.shape[1:])
+    return expected.reshape(shape), observed.reshape(shape)

@@ -1,0 +1,115 @@
+"""Compiled linear algebra of one client: a few rows, a few features.
+
+Loops do it, for a call of LAPACK would take longer than the work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Floats
+from .compiled import compiled
+
+
+@compiled
+def reflect(x: Floats, y: Floats) -> float:
+    """Turn rows x (n, w), y (n,) of which there are more than w into w rows and a rest, in place.
+
+    Householder's reflections keep X^T X, X^T y and y^T y. Gives the sum of squares of what is left of y below.
+    """
+    n, width = x.shape
+    for a in range(width):
+        norm = 0.0
+        for row in range(a, n):
+            norm += x[row, a] * x[row, a]
+        norm = np.sqrt(norm)
+        if norm == 0.0:
+            continue
+        pivot = -norm if x[a, a] > 0 else norm
+        head = x[a, a] - pivot
+        x[a, a] = head
+        # The vector is column a from row a on; its squared length is -2 pivot head.
+        scale = -1.0 / (pivot * head)
+        for b in range(a + 1, width):
+            total = 0.0
+            for row in range(a, n):
+                total += x[row, a] * x[row, b]
+            total *= scale
+            for row in range(a, n):
+                x[row, b] -= total * x[row, a]
+        total = 0.0
+        for row in range(a, n):
+            total += x[row, a] * y[row]
+        total *= scale
+        for row in range(a, n):
+            y[row] -= total * x[row, a]
+        x[a, a] = pivot
+        for row in range(a + 1, n):
+            x[row, a] = 0.0
+    rest = 0.0
+    for row in range(width, n):
+        rest += y[row] * y[row]
+    return rest
+
+
+@compiled
+def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
+    """Factor V = variance I + X Psi X^T = K K^T, K in root (m, m). Gives log det V. x (m, w), mixed = X Psi (m, w)."""
+    n, width = x.shape
+    total = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            value = variance if i == j else 0.0
+            for a in range(width):
+                value += mixed[i, a] * x[j, a]
+            for s in range(j):
+                value -= root[i, s] * root[j, s]
+            if i == j:
+                # V is above variance I: less is rounding.
+                root[i, i] = np.sqrt(max(value, 0.5 * variance))
+                total += 2.0 * np.log(root[i, i])
+            else:
+                root[i, j] = value / root[j, j]
+    return total
+
+
+@compiled
+def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
+    """Give K^-1 columns. root (n, n) lower, columns (n, c) -> out (n, c)."""
+    width = columns.shape[1]
+    for i in range(n):
+        for a in range(width):
+            out[i, a] = columns[i, a]
+        for s in range(i):
+            factor = root[i, s]
+            for a in range(width):
+                out[i, a] -= factor * out[s, a]
+        inverse = 1.0 / root[i, i]
+        for a in range(width):
+            out[i, a] *= inverse
+
+
+@compiled
+def inverse_lower(root: Floats, n: int, out: Floats) -> None:
+    """Give K^-1. root (n, n) lower -> out (n, n) lower."""
+    for i in range(n):
+        inverse = 1.0 / root[i, i]
+        for j in range(i):
+            total = 0.0
+            for s in range(j, i):
+                total -= root[i, s] * out[s, j]
+            out[i, j] = total * inverse
+        out[i, i] = inverse
+
+
+@compiled
+def packed_moments(x: Floats, n: int, out: Floats) -> None:
+    """Give X^T X, its lower triangle row by row. x (n, w) -> out (t,)."""
+    out[:] = 0.0
+    for row in range(n):
+        place = 0
+        for a in range(x.shape[1]):
+            factor = x[row, a]
+            for b in range(a + 1):
+                out[place + b] += factor * x[row, b]
+            place += a + 1

@@ -1,0 +1,276 @@
+"""Personal models within a kind: the step of the tuning-free recipe that follows, or guides, the choice of kinds.
+
+    plain mixtures -> for each k, full and diagonal Psi: Newton steps on a sample -> BIC -> Newton steps on all clients
+
+Deviations and kinds compete: what looks like many kinds to a plain mixture may be two kinds whose clients differ. So
+where the number of kinds is to be found, it is the BIC with deviations that says which is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import draws
+from .approach import CONVERGED, NEAR, following, improve, last_step, polish, started
+from .arrays import Floats
+from .candidates import Candidates, ExpectSum, Frame
+from .contest import contest, drawn
+from .deviations import LeaveOut, LeftOutSum, Spreads, roots
+from .exchange import Query, S
+from .frame import from_stretched
+from .mixtures import Rules
+from .pool import Sample
+from .refine import Refined
+from .run import Stop
+from .spreads import Fitted, free_parameters
+
+if TYPE_CHECKING:
+    from .auto import Search
+
+_PATIENCE = 2
+"""So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
+_MOST_FULL = 24
+"""With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
+_ROWS_PER_NUMBER = 60
+"""Rows of a sample for each parameter of a kind."""
+_STRIDE, _MOST_SHARE = 5.0, 0.29
+"""From a sample, the next step asks so many times as many clients, and at most this share of all."""
+_UNEQUAL = 1.5
+"""A small kind has so many times fewer clients than all have on average."""
+_SCAN_KINDS = 6
+"""While the number of kinds is unknown, samples are made for so many."""
+_WORK, _MOST_STARTS = 2e7, 6
+"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
+_CLOSE = 0.02
+"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""
+_NO_WORSE = 1.001
+"""Errors of left-out rows, as multiples of those with one kind, up to which more kinds count as no worse."""
+_SMALL = 6
+"""A client with so many rows, at most, is a small one when rows are predicted from the others."""
+_EMPTY = 1e-9
+"""Directions in which clients deviate by less than this, as a share of the most or of the noise, are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A number of kinds, and a form of Psi, that was tried."""
+
+    found: Fitted
+    who: Sample | None
+    """Who was asked."""
+    rows: float
+    """Their rows."""
+    bic: float
+    """As it would be with all clients."""
+    left_out: Floats | None
+    """(2,): root mean squared error of rows that are predicted from others of their client, and for small clients; None
+    if the number of kinds is given."""
+
+    @property
+    def k(self) -> int:
+        """Number of kinds."""
+        return int(self.found.mixture.theta.shape[1])
+
+
+def fit_personal(search: Search, n_clusters: int | None, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
+    """Find kinds with deviations. Gives the fit and what was tried."""
+    if n_clusters is None:
+        tried = _choose(search, search.supported(most))
+        best = _best(search, tried)
+    else:
+        plain = search.finish(n_clusters, start, everyone=False)
+        single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
+        tried = _improved(search, [plain], _forms(search), single)
+        best = max(tried, key=lambda one: one.bic)
+    return _finish(search, best.found, best.who), tried
+
+
+def _choose(search: Search, most: int) -> list[Tried]:
+    """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
+    forms = _forms(search)
+    tried = single = _single(search)
+    done, best = 1, single[0]
+    while done < min(most, best.k + _PATIENCE):
+        ks = range(done + 1, min(done + _PATIENCE, most) + 1)
+        search.scan([k for k in ks if k not in search.scanned])
+        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single)
+        best, done = _best(search, tried), ks[-1]
+        forms = [best.found.full]
+    return tried
+
+
+def _best(search: Search, tried: Sequence[Tried]) -> Tried:
+    """Take the best BIC of those whose every kind is one, and who predict left-out rows no worse than one kind does.
+
+    Where no mixture of normal distributions is true, kinds may tell the shape of a distribution rather than clients
+    apart; the likelihood welcomes them, and predictions suffer.
+    """
+    single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
+    fair = [one for one in tried if one.k == 1 or (search.is_sound(one.found.reply) and _no_worse(one, single))]
+    return max(fair, key=lambda one: one.bic)
+
+
+def _no_worse(one: Tried, other: Tried) -> bool:
+    """Say whether one predicts left-out rows as well as another, those of small clients, too."""
+    assert one.left_out is not None
+    assert other.left_out is not None
+    return bool((one.left_out <= _NO_WORSE * other.left_out).all())
+
+
+def _forms(search: Search) -> list[bool]:
+    """Say which Psi to try: full, diagonal or both."""
+    dim, wanted = search.ground.frame.dim, search.settings.deviations
+    if wanted != "auto":
+        return [wanted == "full"]
+    return [True, False] if 1 < dim <= _MOST_FULL else [dim == 1]
+
+
+def _single(search: Search) -> list[Tried]:
+    """Fit one kind, the classical mixed model."""
+    dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
+    pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
+    return _tried(
+        search, [[started(search.ground.frame, pooled, full)] for full in _forms(search)], _forms(search), rules
+    )
+
+
+def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried]) -> list[Tried]:
+    """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
+    frame = search.ground.frame
+    likely = max(single, key=lambda one: one.bic, default=None)
+    rules, starts, full = plain[0].rules, [], []
+    if likely is not None:
+        rules = rules.fitting(float(np.exp(likely.found.mixture.log_variance[0, 0])))
+    for one in plain:
+        k = one.mixture.theta.shape[1]
+        for form in forms:
+            own = [started(frame, one.mixture, form)]
+            if likely is not None and likely.found.full == form and k > 1:
+                rng = draws.generator(search.seed, "deviations", k)
+                own += drawn(frame, likely.found, k, _starts(search, k), rng)
+            starts.append(own)
+            full.append(form)
+    return _tried(search, starts, full, rules)
+
+
+def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules) -> list[Tried]:
+    """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
+    frame, who = search.ground.frame, _sample(search)
+    most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
+    near = NEAR if who is None else _CLOSE * most
+    conversations = [
+        contest(frame, own, form, rules, near, hurry=who is not None) for own, form in zip(starts, full, strict=True)
+    ]
+    found: list[Fitted] = search.converse("personal", list(conversations), who)
+    errors: list[LeftOutSum | None] = [None] * len(found)
+    if search.n_clusters is None:
+        asked = [LeaveOut(frame, one.mixture, one.full, _SMALL) for one in found]
+        errors = search.converse("personal", [_asked(query) for query in asked], who)
+    return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
+
+
+def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
+    """Ask one question: a short conversation."""
+    return (yield query)
+
+
+def _sample(search: Search) -> Sample | None:
+    """Draw as many clients as tell the parameters of a small kind: the same for all numbers of kinds."""
+    frame, kinds = search.ground.frame, search.n_clusters or _SCAN_KINDS
+    return search.ground.crowd.draw(_ROWS_PER_NUMBER * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
+
+
+def _starts(search: Search, k: int) -> int:
+    """Say how many starts to draw: fewer where each takes more work."""
+    dim, census = search.ground.frame.dim, search.ground.census
+    who = _sample(search)
+    rows = census.n_rows * (1.0 if who is None else who.share)
+    return int(np.clip(_WORK / (rows * k * dim**2), 0, _MOST_STARTS))
+
+
+def _numbers(frame: Frame, full: bool) -> int:
+    """Count the parameters of a kind."""
+    return frame.dim + 2 + (frame.dim * (frame.dim + 1) // 2 if full else len(frame.stretch))
+
+
+def _judged(search: Search, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
+    """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
+    rows, everyone = float(found.reply.rows[0].sum()), search.ground.census.n_rows
+    free = free_parameters(found)
+    likelihood = search.in_units(found.likelihood, found.reply)
+    expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
+    left_out = None
+    if error is not None:
+        left_out = search.ground.frame.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
+    return Tried(found, who, rows, float(2.0 * expected - free * np.log(everyone)), left_out)
+
+
+def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
+    """Go on with all clients to the maximum; the rules follow from the noise that was found.
+
+    If a sample found it, a larger one comes next, the curvature of which serves for all.
+    """
+    frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
+    if who is not None:
+        more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
+        near = _CLOSE * found.reply.score.size
+        found = search.one(
+            "personal", improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True), more
+        )
+        found = search.one("personal", polish(frame, found, rules))
+    if who is None or found.stop is not Stop.MAXIMUM:
+        found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))
+    return last_step(found)
+
+
+# ---------------------------------------------------------------- what the model is made of
+
+
+def as_refined(found: Fitted) -> Refined:
+    """Look at the fit as at one without deviations, for all that is said of kinds and rows."""
+    reply, mixture = found.reply, found.mixture.plain
+    dim = mixture.theta.shape[2]
+    sums = ExpectSum(
+        reply.likelihood,
+        reply.clients,
+        reply.rows,
+        np.zeros_like(reply.rows),
+        reply.score[..., :dim],
+        reply.gram,
+        reply.overlap,
+        np.empty((0, *reply.missing.shape[1:])),
+    )
+    return Refined(mixture, found.value, found.likelihood, sums, found.rules, found.decrement, found.stop)
+
+
+def factors_to_user(frame: Frame, found: Fitted) -> Floats:
+    """Give F with Psi = F F^T of each kind, in the units of the table, by falling size. -> (k, D, r)."""
+    columns = roots(frame, found.mixture.spread[0], found.full)
+    # The columns of a root are as long as the deviations that they stand for.
+    size = (columns**2).sum(axis=1)
+    noise = np.exp(found.mixture.log_variance[0])[:, None]
+    size = np.where(size > _EMPTY * np.maximum(size.max(axis=1, keepdims=True), noise), size, 0.0)
+    order = np.argsort(-size, axis=1, kind="stable")
+    width = max(int((size > 0).sum(axis=1).max()), 1)
+    columns = np.take_along_axis(columns * (size > 0)[:, None, :], order[:, None, :width], axis=2)
+    return from_stretched(frame, frame.whiten @ columns)
+
+
+def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Say what was tried, for the model's details."""
+    return [
+        {
+            "n_clusters": one.k,
+            "deviations": "full" if one.found.full else "diagonal",
+            "likelihood": search.in_units(one.found.likelihood, one.found.reply),
+            "bic": one.bic,
+            "left_out": None if one.left_out is None else one.left_out.tolist(),
+            "rows": round(one.rows),
+            "sound": one.k == 1 or search.is_sound(one.found.reply),
+        }
+        for one in sorted(tried, key=lambda one: (one.k, not one.found.full))
+    ]

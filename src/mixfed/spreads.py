@@ -1,0 +1,248 @@
+"""The server's mathematics of personal models: from the sums over clients to the next candidates, and to the maximum.
+
+The value of a mixture is its marginal log likelihood with the penalty on noise of `mixtures`. Steps are Newton's,
+within the cone of covariances (`cones`), with the information
+
+    (1 - h) Fisher's + h (observed - missing)
+
+at several h, all asked about in one exchange. At h = 0 it is Fisher scoring for known memberships; h = 1 is Newton's
+own step. EM is among the trials, for its step follows from the scores alone and does not fail:
+Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
+from scipy.sparse import csr_array
+
+from .arrays import Bools, Floats
+from .cones import Cone, climb
+from .deviations import DeviateSum, Spreads, doubled, packed, unpacked
+from .faces import Edge, edge_of, face_of
+from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
+from .run import Stop
+
+HEED = (0.0, 0.8, 1.0)
+"""h: how far the information is the observed one, with the missing one taken off."""
+_LONE_ROWS = 1e-3
+"""Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
+_LEAST_BEND = 0.05
+"""Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A mixture with deviations, and what all clients said of it."""
+
+    mixture: Spreads
+    """One candidate."""
+    full: bool
+    value: float
+    likelihood: float
+    reply: DeviateSum
+    """The sums at the mixture, for one candidate, with its information."""
+    rules: Rules
+    decrement: float = np.inf
+    """What another Newton step would promise."""
+    stop: Stop = Stop.ROUNDS
+
+
+def values(candidates: Spreads, reply: DeviateSum, rules: Rules) -> Floats:
+    """Give the penalised log likelihood of each candidate, (C,)."""
+    log = candidates.log_variance
+    added = _added_rows(log.shape[1])
+    return np.asarray(reply.likelihood - 0.5 * added * (rules.prior_variance * np.exp(-log) + log).sum(axis=1))
+
+
+def em_step(found: Fitted) -> Spreads:
+    """Take a step of EM: models by generalised least squares, Psi and noise by their expectations."""
+    mixture, reply, rules = found.mixture, found.reply, found.rules
+    _, k, dim = mixture.theta.shape
+    gram = reply.gram[0] + RIDGE * np.exp(-mixture.log_variance[0])[:, None, None] * np.eye(dim)
+    theta = mixture.theta[0] + np.linalg.solve(gram, reply.score[0, :, :dim, None])[..., 0]
+    variance, added = np.exp(mixture.log_variance[0]), _added_rows(k)
+    # E[noise] of all rows is their variance plus twice the derivative by its logarithm.
+    squares = reply.rows[0] * variance + 2.0 * variance * reply.score[0, :, dim] + added * rules.prior_variance
+    rows = reply.rows[0] + added
+    if rules.shared_noise:
+        squares, rows = np.full(k, squares.sum()), np.full(k, rows.sum())
+    share = np.maximum(reply.clients[0] / reply.clients[0].sum(), SMALLEST_SHARE)
+    clients = np.maximum(reply.clients[0], 1e-9)[:, None]
+    slope, spread = reply.score[0, :, dim + 2 :], mixture.spread[0]
+    if found.full:
+        slope = unpacked(slope / (0.5 * doubled(dim)), dim)
+        whole = unpacked(spread, dim)
+        moved = packed(whole + whole @ slope @ whole / clients[:, :, None])
+    else:
+        moved = spread + 2.0 * spread**2 * slope / clients
+    log_variance = np.log(np.maximum(squares / rows, 1e-3 * variance))
+    return Spreads(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
+
+
+def free_parameters(found: Fitted) -> int:
+    """Count the parameters of a mixture; columns that are left out have no deviations."""
+    return int(_Room(found).slope.size)
+
+
+def model_covariance(found: Fitted) -> Floats | None:
+    """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
+    k, dim = found.mixture.theta[0].shape
+    room = _Room(found)
+    try:
+        ways, cost, _ = room.faces()
+        whole = ways.T @ room.curvature(1.0) @ ways + cost
+        inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
+    except np.linalg.LinAlgError:
+        return None
+    return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
+
+
+def _added_rows(k: int) -> float:
+    return PRIOR_ROWS if k > 1 else _LONE_ROWS
+
+
+def _curvature(found: Fitted, heed: float) -> Floats:
+    """Give the information, (k q, k q), with a little more so that an empty kind stays where it is."""
+    mixture, reply = found.mixture, found.reply
+    _, k, dim = mixture.theta.shape
+    precision = np.exp(-mixture.log_variance[0])
+    own = (1.0 - heed) * reply.expected[0] + heed * reply.observed[0]
+    q = own.shape[-1]
+    ridge = np.concatenate([np.full(dim, 1.0), np.zeros(2), np.full(q - dim - 2, 2.0)])
+    prior = 0.5 * _added_rows(k) * found.rules.prior_variance * precision
+    for j in range(k):
+        own[j] += RIDGE * np.diag(np.where(ridge > 0, precision[j] ** ridge, 0.0))
+        own[j, dim, dim] += prior[j] + RIDGE
+    whole: Floats = block_diag(*own) - heed * reply.missing[0]
+    share, total = np.exp(mixture.log_weight[0]), reply.clients[0].sum()
+    places = np.arange(k) * q + dim + 1
+    whole[np.ix_(places, places)] += total * (np.diag(share) - np.outer(share, share))
+    return whole
+
+
+def _slope(found: Fitted) -> Floats:
+    """Give the gradient of the value, (k q,)."""
+    mixture, reply = found.mixture, found.reply
+    _, k, dim = mixture.theta.shape
+    slope = reply.score[0].copy()
+    precision = np.exp(-mixture.log_variance[0])
+    slope[:, dim] += 0.5 * _added_rows(k) * (found.rules.prior_variance * precision - 1.0)
+    slope[:, dim + 1] -= reply.clients[0].sum() * np.exp(mixture.log_weight[0])
+    return np.asarray(slope.ravel())
+
+
+class _Room:
+    """The free parameters at a mixture: theta, noise and weights (``split`` of them), then the covariances."""
+
+    def __init__(self, found: Fitted) -> None:
+        self.found = found
+        self.k, self.dim = found.mixture.theta.shape[1:]
+        self.live = self._live()
+        self.reduce = self._reduce()
+        self.slope: Floats = self.reduce.T @ _slope(found)
+        self.numbers = found.mixture.spread[0][:, self.live]
+        self.split = self.slope.size - self.numbers.size
+
+    def _live(self) -> Bools:
+        """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
+        if self.found.full:
+            return np.ones(self.found.mixture.spread.shape[-1], dtype=np.bool_)
+        own = np.diagonal(self.found.reply.expected[0].sum(axis=0))[self.dim + 2 :]
+        return np.asarray(own > 0)
+
+    def _reduce(self) -> Any:
+        """Say how the k q numbers of a mixture depend on the free ones. -> (k q, f), sparse."""
+        k, dim = self.k, self.dim
+        places = np.arange(k * (dim + 2 + len(self.live))).reshape(k, -1)
+        groups = [
+            *places[:, :dim].reshape(-1, 1),
+            *([places[:, dim]] if self.found.rules.shared_noise else places[:, dim, None]),
+            *places[:-1, dim + 1, None],
+            *places[:, dim + 2 :][:, self.live].reshape(-1, 1),
+        ]
+        owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
+
+    def curvature(self, heed: float) -> Floats:
+        """Give the information of the free parameters, (f, f)."""
+        return np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+
+    def in_cone(self, heed: float) -> Floats:
+        """Take a step anywhere within the cone. -> (f,)."""
+        cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
+        floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
+        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)[0]
+
+    def faces(self) -> tuple[Floats, Floats, list[Edge]]:
+        """Give the directions along the faces on which the covariances lie, (f, p), and what these cost, (p, p)."""
+        fisher = self.found.reply.expected[0][:, self.dim + 2 :, self.dim + 2 :][:, self.live][:, :, self.live]
+        slopes = self.slope[self.split :].reshape(self.k, -1)
+        find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
+        faces = [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
+        ways = block_diag(np.eye(self.split), *(face.directions for face in faces))
+        return ways, block_diag(np.zeros((self.split, self.split)), *(face.cost for face in faces)), faces
+
+    def along_faces(self, bold: bool) -> tuple[Floats, float]:
+        """Take Newton's own step along the faces. Gives the step (f,) and what it promises.
+
+        Where the likelihood is not concave, there is none, unless ``bold``: then directions in which it bends upwards
+        are taken as if it bent downwards as much, which leads away from a saddle; that promises nothing.
+        """
+        ways, cost, faces = self.faces()
+        lean, whole = ways.T @ self.slope, ways.T @ self.curvature(1.0) @ ways + cost
+        promise = np.inf
+        try:
+            step = cho_solve(cho_factor(whole), lean)
+            promise = float(0.5 * lean @ step)
+        except np.linalg.LinAlgError:
+            if not bold:
+                raise
+            bends, axes = eigh(whole, ways.T @ self.curvature(0.0) @ ways + cost)
+            step = axes @ (axes.T @ lean / np.maximum(np.abs(bends), _LEAST_BEND))
+        ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
+        parts = np.split(step, ends[:-1])[1:]
+        spreads = [face.moved(part) for face, part in zip(faces, parts, strict=True)]
+        return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), promise
+
+
+def newton_steps(
+    found: Fitted, heeds: tuple[float, ...], *, bold: bool = False, every: bool = False
+) -> tuple[Spreads, float]:
+    """Take the Newton step of the largest h that gives one, or of ``every`` h. A ``bold`` one does not count as such.
+
+    Gives also what the full step promises; infinite without it.
+    """
+    room = _Room(found)
+    steps, decrement = [], np.inf
+    for heed in sorted(heeds, reverse=True):
+        try:
+            if heed == 1.0:
+                step, decrement = room.along_faces(bold)
+            else:
+                step = room.in_cone(heed)
+        except np.linalg.LinAlgError:
+            continue
+        steps.append(_moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full))
+        if not every and (heed < 1.0 or np.isfinite(decrement)):
+            break
+    return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), decrement
+
+
+def _moved(mixture: Spreads, step: Floats, full: bool) -> Spreads:
+    """Move a mixture by a step (k, q); noise and weights by at most a factor of e or so."""
+    dim = mixture.theta.shape[-1]
+    log_weight = mixture.log_weight + np.clip(step[None, :, dim + 1], -2.0, 2.0)
+    log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))
+    spread = mixture.spread + step[None, :, dim + 2 :]
+    return Spreads(
+        mixture.theta + step[None, :, :dim],
+        mixture.log_variance + np.clip(step[None, :, dim], -1.0, 1.0),
+        log_weight - np.logaddexp.reduce(log_weight[0]),
+        spread if full else np.maximum(spread, 0.0),
+    )

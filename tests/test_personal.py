@@ -1,0 +1,584 @@
+"""Personal models within a kind: against plain loops, statsmodels, known truths and other units."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conftest import client_rows, random_clients
+from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto
+from mixfed.candidates import Frame
+from mixfed.cones import Cone, climb
+from mixfed.data import rows_from_arrays
+from mixfed.deviations import Deviate, LeaveOut, Spreads, doubled, packed, unpacked
+from mixfed.effects import mixture_quantile
+from mixfed.federation import InProcess, Job, Site, conduct
+from mixfed.messages import check, decode, encode
+from mixfed.metrics import bottleneck_matching
+from mixfed.model import Assignment
+from mixfed.store import Store
+
+PERSONAL = AutoSettings(personal=True)
+
+
+def fit(clients, k=None, **settings):
+    return fit_auto(LocalPool(clients), clients.features, k, dataclasses.replace(PERSONAL, **settings))
+
+
+def simulated(seed, n_clients, theta, psi, noise, weights, rows=(2, 9), dim=None):
+    """Clients of kinds with deviations: theta (k, d), the intercept being the last; psi (k, d, d)."""
+    rng = np.random.default_rng(seed)
+    theta, psi, noise = np.asarray(theta, float), np.asarray(psi, float), np.asarray(noise, float)
+    k, dim = theta.shape
+    kind = rng.choice(k, n_clients, p=weights)
+    sizes = rng.integers(*rows, n_clients)
+    owner = np.repeat(np.arange(n_clients), sizes)
+    own = theta[kind] + np.stack([rng.multivariate_normal(np.zeros(dim), psi[j]) for j in kind])
+    X = rng.standard_normal((len(owner), dim - 1)) * 1.5 + 0.5
+    design = np.column_stack([X, np.ones(len(X))])
+    y = np.einsum("nd,nd->n", design, own[owner]) + noise[kind][owner] * rng.standard_normal(len(owner))
+    return X, y, owner, kind, own
+
+
+def one_kind(seed=0, n_clients=60, rows=(2, 10)):
+    psi = [[[1.0, 0.3, 0.2], [0.3, 0.5, 0.0], [0.2, 0.0, 2.0]]]
+    return simulated(seed, n_clients, [[1.0, -1.0, 2.0]], psi, [0.7], [1.0], rows)
+
+
+TWO = {
+    "theta": [[2.0, -1.0, 1.0], [-1.5, 1.0, 0.0]],
+    "psi": [[[0.3, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.5]], [[0.1, 0.0, 0.05], [0.0, 0.4, 0.1], [0.05, 0.1, 0.2]]],
+    "noise": [0.5, 0.9],
+    "weights": [0.6, 0.4],
+}
+
+
+def marginal(X, y, theta, psi, variance):
+    """log N(y | X theta, variance I + X psi X^T) of one client."""
+    cov = variance * np.eye(len(y)) + X @ psi @ X.T
+    error = y - X @ theta
+    return -0.5 * (np.linalg.slogdet(2 * np.pi * cov)[1] + error @ np.linalg.solve(cov, error))
+
+
+def whole_likelihood(model, clients):
+    """The log likelihood of a model, by a plain loop in the units of the table."""
+    total = 0.0
+    for i in range(clients.n_clients):
+        part = slice(clients.offsets[i], clients.offsets[i + 1])
+        X, y = clients.design[part].astype(float), clients.y[part]
+        logs = [
+            np.log(weight) + marginal(X, y, theta, psi, noise**2)
+            for weight, theta, psi, noise in zip(model.weights, model.theta, model.deviation, model.noise, strict=True)
+        ]
+        total += np.logaddexp.reduce(logs)
+    return total
+
+
+# ---------------------------------------------------------------- the exchange
+
+
+def random_frame(seed, dim):
+    rng = np.random.default_rng([seed, 7])
+    whiten = rng.standard_normal((dim, dim))
+    return Frame(
+        rng.standard_normal(dim), rng.uniform(0.5, 2, dim), whiten, rng.standard_normal(dim), 0.3, 1.7, None, 1.0
+    )
+
+
+def random_spreads(seed, count, k, dim, full):
+    rng = np.random.default_rng([seed, 8])
+    half = 0.5 * rng.standard_normal((count, k, dim, dim))
+    spread = packed(half @ half.swapaxes(2, 3)) if full else rng.uniform(0.1, 1.0, (count, k, dim))
+    weight = np.log(rng.dirichlet(np.full(k, 2.0), size=count))
+    return Spreads(rng.standard_normal((count, k, dim)), rng.uniform(-1, 0.5, (count, k)), weight, spread)
+
+
+def kinds_of(clients, frame, spreads, c, i, full):
+    """What one client says of each kind of candidate c: rows, residuals, theta, Psi and variance."""
+    phi, y = client_rows(clients, i)
+    x = (phi - frame.centre) * frame.stretch
+    z, target = x @ frame.whiten, (y - frame.target_centre - x @ frame.slope) / frame.scale
+    inverse = np.linalg.inv(frame.whiten)
+    for j, own in enumerate(spreads.spread[c]):
+        psi = unpacked(own, frame.dim) if full else inverse @ np.diag(own) @ inverse.T
+        yield z, target, spreads.theta[c, j], psi, np.exp(spreads.log_variance[c, j])
+
+
+def plain_likelihood(clients, frame, spreads, c, full):
+    total = 0.0
+    for i in range(clients.n_clients):
+        logs = [marginal(*about) for about in kinds_of(clients, frame, spreads, c, i, full)]
+        total += np.logaddexp.reduce(spreads.log_weight[c] + np.array(logs))
+    return total
+
+
+def flat(spreads):
+    parts = (spreads.theta[0], spreads.log_variance[0][:, None], spreads.log_weight[0][:, None], spreads.spread[0])
+    return np.concatenate(parts, axis=1).ravel()
+
+
+def unflat(numbers, k, dim):
+    own = numbers.reshape(1, k, -1)
+    return Spreads(own[..., :dim], own[..., dim], own[..., dim + 1], own[..., dim + 2 :])
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize(("dim", "k"), [(3, 2), (1, 3), (2, 1)])
+def test_sums_equal_a_plain_loop_and_its_derivatives(full, dim, k):
+    clients, frame = random_clients(1, [1, 2, 5, 7, 3, 1, 4, 9], dim), random_frame(2, dim)
+    spreads, pool = random_spreads(3, 3, k, dim, full), LocalPool(clients)
+    reply = pool.ask(Deviate(frame, spreads, full, (2, 0)))
+    for c in range(3):
+        assert reply.likelihood[c] == pytest.approx(plain_likelihood(clients, frame, spreads, c, full), abs=1e-9)
+    start, step = flat(spreads.pick(0)), 1e-5
+    steps = step * np.eye(len(start))
+    slope = [
+        plain_likelihood(clients, frame, unflat(start + e, k, dim), 0, full)
+        - plain_likelihood(clients, frame, unflat(start - e, k, dim), 0, full)
+        for e in steps
+    ]
+    np.testing.assert_allclose(reply.score[0].ravel(), np.array(slope) / (2 * step), rtol=1e-5, atol=1e-5)
+    scores = [
+        pool.ask(Deviate(frame, unflat(start - e, k, dim), full)).score
+        - pool.ask(Deviate(frame, unflat(start + e, k, dim), full)).score
+        for e in steps
+    ]
+    bend = np.array(scores).reshape(len(start), -1) / (2 * step)
+    q = len(start) // k
+    observed = -reply.missing[1]
+    for j in range(k):
+        observed[j * q : (j + 1) * q, j * q : (j + 1) * q] += reply.observed[1, j]
+    np.testing.assert_allclose(observed, bend, rtol=1e-5, atol=1e-4 * np.abs(bend).max())
+
+
+def test_fishers_information_is_the_mean_of_the_observed_one():
+    """With targets drawn from the model, over many clients."""
+    rng = np.random.default_rng(0)
+    dim, count = 2, 30_000
+    frame, spreads = Frame.plain(dim), random_spreads(5, 1, 1, dim, True)
+    sizes = rng.integers(1, 5, count)
+    owner = np.repeat(np.arange(count), sizes)
+    x = rng.standard_normal((len(owner), dim))
+    own = rng.multivariate_normal(spreads.theta[0, 0], unpacked(spreads.spread[0, 0], dim), count)
+    noise = np.exp(0.5 * spreads.log_variance[0, 0]) * rng.standard_normal(len(owner))
+    reply = LocalPool(Clients.from_arrays(x, np.sum(x * own[owner], axis=1) + noise, owner)).ask(
+        Deviate(frame, spreads, True, (0,))
+    )
+    size = np.sqrt(np.diag(reply.expected[0, 0]))
+    keep = size > 0
+    shift = (reply.observed - reply.expected)[0, 0][np.ix_(keep, keep)] / np.outer(size[keep], size[keep])
+    assert np.abs(shift).max() < 0.05
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_left_out_rows_are_those_of_a_plain_loop(full):
+    clients, frame = random_clients(1, [1, 2, 5, 7, 3], 2), random_frame(2, 2)
+    spreads = random_spreads(3, 2, 2, 2, full)
+    reply = LocalPool(clients).ask(LeaveOut(frame, spreads, full, 3))
+    for c in range(2):
+        squares = np.zeros(2)
+        for i in range(1, clients.n_clients):
+            n = int(clients.rows[i])
+            for row in range(n):
+                others, logs, means = np.arange(n) != row, [], []
+                for z, target, theta, psi, variance in kinds_of(clients, frame, spreads, c, i, full):
+                    cov = variance * np.eye(n - 1) + z[others] @ psi @ z[others].T
+                    error = target[others] - z[others] @ theta
+                    logs.append(marginal(z[others], target[others], theta, psi, variance))
+                    means.append(z[row] @ theta + z[row] @ psi @ z[others].T @ np.linalg.solve(cov, error))
+                share = np.exp(spreads.log_weight[c] + logs - np.logaddexp.reduce(spreads.log_weight[c] + logs))
+                squares += (target[row] - share @ means) ** 2 * np.array([1.0, n <= 3])
+        np.testing.assert_allclose(reply.squares[c], squares, rtol=1e-8)
+    np.testing.assert_array_equal(reply.rows, [17, 5])
+
+
+def test_the_exchange_travels_as_bytes():
+    clients, frame = random_clients(1, [1, 2, 5], 2), random_frame(2, 2)
+    query = Deviate(frame, random_spreads(3, 2, 2, 2, True), True, (1,))
+    sizes = {"D": 2}
+    check(decode(encode(query)), Deviate, sizes, bind=True)
+    reply = LocalPool(clients).ask(query)
+    back = decode(encode(reply))
+    check(back, type(reply), sizes, bind=False)
+    np.testing.assert_array_equal(back.missing, reply.missing)
+
+
+# ---------------------------------------------------------------- steps within the cone
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_step_within_the_cone_is_the_best_one(full):
+    """No covariance drawn at random is better; the optimality conditions hold."""
+    rng = np.random.default_rng(4)
+    dim, size = 3, 6 if full else 3
+    half = rng.standard_normal((size + 2, size + 2))
+    curvature, slope = half @ half.T + 0.1 * np.eye(size + 2), 3 * rng.standard_normal(size + 2)
+    now = packed(np.eye(dim)) if full else np.ones(dim)
+    slope[2:] -= 5 * curvature[2:, 2:] @ now
+    step, gain = climb(curvature, slope, now, Cone(1, dim, full), np.array([1e-6]))
+    psi = unpacked(now + step[2:], dim) if full else np.diag(now + step[2:])
+    assert np.linalg.eigvalsh(psi).min() >= 0
+    lean = (slope - curvature @ step)[2:]
+    lean = unpacked(lean / doubled(dim), dim) if full else np.diag(lean)
+    assert np.abs((slope - curvature @ step)[:2]).max() < 1e-6
+    assert np.linalg.eigvalsh(lean).max() < 0.1 * np.abs(slope).max()
+    assert abs(np.trace(lean @ psi)) < 0.02 * gain
+    assert np.linalg.eigvalsh(psi).min() < 0.02  # the edge is reached at all
+
+
+# ---------------------------------------------------------------- one kind is the mixed model
+
+
+def against_statsmodels(X, y, owner):
+    """Compare with MixedLM: the best of several methods, for each may stop early."""
+    import statsmodels.api as sm
+
+    clients = Clients.from_arrays(X, y, owner, intercept=True)
+    model = fit(clients, 1, deviations="full").model
+    design = np.column_stack([X, np.ones(len(X))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        oracle = sm.MixedLM(y, design, owner, exog_re=design)
+        fits = [oracle.fit(reml=False, method=[method], maxiter=3000, gtol=1e-9) for method in ("bfgs", "powell")]
+        best = max(fits, key=lambda found: found.llf)
+    return clients, model, best
+
+
+def sleepstudy_like(seed=1):
+    """18 subjects, 10 days each, as in lme4's example: intercept 250 +- 25, slope 10 +- 6, noise 25."""
+    rng = np.random.default_rng(seed)
+    owner, days = np.repeat(np.arange(18), 10), np.tile(np.arange(10.0), 18)
+    own = rng.multivariate_normal([10.5, 251.0], [[35.0, 10.0], [10.0, 600.0]], 18)
+    return days[:, None], days * own[owner, 0] + own[owner, 1] + 25.6 * rng.standard_normal(180), owner
+
+
+@pytest.mark.parametrize("make", [sleepstudy_like, lambda: one_kind()[:3], lambda: one_kind(3, 200, (1, 6))[:3]])
+def test_one_kind_equals_statsmodels(make):
+    clients, model, oracle = against_statsmodels(*make())
+    likelihood = model.details["likelihood"]
+    assert likelihood == pytest.approx(oracle.llf, rel=1e-4)
+    assert likelihood >= oracle.llf - 1e-6
+    assert whole_likelihood(model, clients) == pytest.approx(likelihood, rel=1e-9)
+    psi = model.deviation[0]
+    if likelihood < oracle.llf + 1e-3:  # it may stop short of the maximum, we may not
+        np.testing.assert_allclose(model.theta[0], oracle.fe_params, atol=1e-3 * np.abs(oracle.fe_params).max())
+        scale = np.sqrt(np.outer(np.diag(psi), np.diag(psi)))
+        np.testing.assert_allclose(psi / scale, oracle.cov_re / scale, atol=2e-3)
+        assert model.noise[0] ** 2 == pytest.approx(oracle.scale, rel=1e-3)
+    else:
+        assert likelihood > oracle.llf + 1e-3
+
+
+def test_no_parameter_can_be_bettered():
+    """The maximum against a plain loop: any small move loses likelihood."""
+    X, y, owner, *_ = one_kind(5, 40, (2, 6))
+    clients = Clients.from_arrays(X, y, owner, intercept=True)
+    model = fit(clients, 1, deviations="full").model
+    best, rng = whole_likelihood(model, clients), np.random.default_rng(0)
+    for _ in range(20):
+        factor = model.factor + 1e-3 * rng.standard_normal(model.factor.shape)
+        coef = model.coef + 1e-3 * rng.standard_normal(model.coef.shape)
+        noise = model.noise * np.exp(1e-3 * rng.standard_normal(1))
+        moved = dataclasses.replace(model, factor=factor, coef=coef, noise=noise)
+        assert whole_likelihood(moved, clients) < best
+
+
+def test_a_singular_psi_is_reached():
+    """Only the intercept deviates: the maximum is on the edge, and is found."""
+    psi = np.zeros((1, 3, 3))
+    psi[0, 2, 2] = 1.0
+    X, y, owner, *_ = simulated(2, 150, [[1.0, 0.5, 0.0]], psi, [0.5], [1.0])
+    found = fit(Clients.from_arrays(X, y, owner, intercept=True), 1, deviations="full")
+    assert found.stop == "the likelihood is at its maximum"
+    assert found.model.deviation[0, 2, 2] == pytest.approx(1.0, rel=0.3)
+    assert found.model.deviation[0, 0, 0] < 0.02
+    clients = Clients.from_arrays(X, y, owner, intercept=True)
+    assert whole_likelihood(found.model, clients) == pytest.approx(found.model.details["likelihood"], rel=1e-8)
+
+
+# ---------------------------------------------------------------- kinds and deviations
+
+
+@pytest.fixture(scope="module")
+def two():
+    X, y, owner, kind, _ = simulated(7, 3000, **TWO)
+    rng = np.random.default_rng(1)
+    held = (rng.random(len(y)) < 0.3) & (np.bincount(owner)[owner] > 2)
+    clients = Clients.from_arrays(X[~held], y[~held], owner[~held], intercept=True)
+    return X, y, owner, kind, held, clients, fit(clients).model
+
+
+def test_truth_is_recovered_within_sampling_error(two):
+    model = two[-1]
+    assert model.n_clusters == 2
+    order = bottleneck_matching(model.theta, np.array(TWO["theta"]))
+    errors = np.column_stack([model.coef_error, model.intercept_error])[order]
+    assert (np.abs(model.theta[order] - TWO["theta"]) < 4 * errors).all()
+    assert (errors < 0.1).all()
+    np.testing.assert_allclose(model.noise[order], TWO["noise"], rtol=0.06)
+    np.testing.assert_allclose(model.weights[order], TWO["weights"], atol=0.04)
+    for psi, truth in zip(model.deviation[order], np.array(TWO["psi"]), strict=True):
+        # The error of a variance is about its size (with that of the noise) times sqrt(2 / clients of the kind).
+        size = np.diag(truth) + 0.3
+        assert (np.abs(psi - truth) < 4.5 * np.sqrt(np.outer(size, size)) * np.sqrt(2 / 1000)).all()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_intervals_cover_at_their_level(two, level):
+    X, y, owner, _, held, clients, model = two
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    for known in (model.assign(clients), None):
+        low, high = model.predict_interval(rows, known, level).T
+        assert abs(np.mean((low <= y[held]) & (y[held] <= high)) - level) < 0.02
+
+
+def test_known_clients_are_predicted_better_than_unknown_ones(two):
+    X, y, owner, _, held, clients, model = two
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    plain = fit_auto(LocalPool(clients), clients.features, 2).model
+    errors = [
+        np.sqrt(np.mean((prediction - y[held]) ** 2))
+        for prediction in (
+            model.predict(rows, model.assign(clients)),
+            plain.predict(rows, plain.assign(clients)),
+            model.predict(rows),
+        )
+    ]
+    assert errors[0] < 0.9 * errors[1] < 0.9 * errors[2]
+
+
+def test_a_clients_deviation_is_the_posterior_one(two):
+    """Means and covariances of single clients, by the formulas in full."""
+    clients, model = two[-2:]
+    some = clients.subset(np.array([0, 5, 9]))
+    known = model.assign(some)
+    for i in range(3):
+        part = slice(some.offsets[i], some.offsets[i + 1])
+        X, y = some.design[part], some.y[part]
+        logs = []
+        for j in range(2):
+            psi, factor = model.deviation[j], model.factor[j]
+            cov = model.noise[j] ** 2 * np.eye(len(y)) + X @ psi @ X.T
+            mean = psi @ X.T @ np.linalg.solve(cov, y - X @ model.theta[j])
+            spread = psi - psi @ X.T @ np.linalg.solve(cov, X @ psi)
+            width = factor.shape[1]
+            np.testing.assert_allclose(factor @ known.effects[i, j], mean, atol=1e-9)
+            np.testing.assert_allclose(factor @ unpacked(known.uncertainty[i, j], width) @ factor.T, spread, atol=1e-9)
+            logs.append(np.log(model.weights[j]) + marginal(X, y, model.theta[j], psi, model.noise[j] ** 2))
+        np.testing.assert_allclose(known.probabilities[i], np.exp(logs - np.logaddexp.reduce(logs)), atol=1e-9)
+
+
+def test_quantiles_are_those_of_the_mixture():
+    rng = np.random.default_rng(0)
+    share, means, deviations = np.array([[0.3, 0.7]]), np.array([[-2.0, 1.0]]), np.array([[0.5, 2.0]])
+    drawn = np.where(rng.random(400_000) < 0.3, rng.normal(-2, 0.5, 400_000), rng.normal(1, 2, 400_000))
+    for level in (0.05, 0.5, 0.95):
+        assert mixture_quantile(share, means, deviations, level)[0] == pytest.approx(
+            np.quantile(drawn, level), abs=0.02
+        )
+
+
+# ---------------------------------------------------------------- units, places, files
+
+
+def test_the_answer_does_not_depend_on_units():
+    X, y, owner, *_ = simulated(7, 300, **TWO)
+    first = fit(Clients.from_arrays(X, y, owner, intercept=True), 2).model
+    unit, shift = np.array([1e6, 1e-5]), np.array([3e6, 2e-5])
+    other = Clients.from_arrays(X * unit + shift, 1e4 * y - 7e4, owner, intercept=True)
+    second = fit(other, 2).model
+    np.testing.assert_allclose(second.coef * unit / 1e4, first.coef, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(second.noise / 1e4, first.noise, rtol=1e-5)
+    slopes = second.deviation[:, :2, :2] * np.outer(unit, unit) / 1e8
+    np.testing.assert_allclose(slopes, first.deviation[:, :2, :2], rtol=1e-3, atol=1e-5)
+    rows = rows_from_arrays(X, None, owner, intercept=True)
+    moved = rows_from_arrays(X * unit + shift, None, owner, intercept=True)
+    expected = first.predict(rows, first.assign(Clients.from_arrays(X, y, owner, intercept=True)))
+    np.testing.assert_allclose((second.predict(moved, second.assign(other)) + 7e4) / 1e4, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [1, 2, None])
+def test_sites_find_the_model_of_one_process(tmp_path, k):
+    X, y, owner, *_ = simulated(7, 400, **TWO)
+    clients = Clients.from_arrays(X, y, owner, intercept=True)
+    home = np.random.default_rng(5).integers(0, 3, clients.n_clients)
+    sites = {f"site-{j}": Site(clients.subset(np.flatnonzero(home == j)), out=tmp_path / f"{j}") for j in range(3)}
+    found = conduct(InProcess(sites), Job(k, settings={"personal": True}), tmp_path / "run").model
+    here = fit(clients, k).model
+    for name in ("theta", "noise", "weights", "deviation"):
+        np.testing.assert_allclose(getattr(found, name), getattr(here, name), rtol=1e-9, atol=1e-9)
+    assert Model.load(tmp_path / "0").personal
+
+
+def test_models_and_assignments_survive_their_files(tmp_path, two):
+    X, _, owner, _, held, clients, model = two
+    model.save(tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    assert content["personal"] is True
+    assert np.shape(content["deviation"]) == (2, 3, 3)
+    again = Model.load(tmp_path)
+    known = model.assign(clients)
+    table = pa.table(known.columns())
+    read = Assignment.from_table(table, 2)
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    np.testing.assert_array_equal(again.predict_interval(rows, read), model.predict_interval(rows, known))
+    np.testing.assert_array_equal(again.predict(rows, read), model.predict(rows, known))
+    for name in ("factor", "personal", "deviation"):
+        content.pop(name)
+    assert not Model.from_json(json.dumps(content), "old").personal
+    content["factor"] = [[[1.0]]]
+    with pytest.raises(DataError, match="factor"):
+        Model.from_json(json.dumps(content), "damaged")
+
+
+def test_new_rows_of_a_client_replace_what_was_known(two):
+    clients, model = two[-2:]
+    known, newer = model.assign(clients), model.assign(clients.subset(np.array([3, 1])))
+    both = known.updated(newer)
+    places = both.places(newer.ids)
+    np.testing.assert_allclose(both.effects[places], newer.effects)
+    assert len(both) == len(known)
+    means = model.own_coefficients(both)
+    assert means.shape == (len(known), 3)
+
+
+def test_intervals_need_what_was_kept(two):
+    X, _, owner, _, held, clients, model = two
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    with pytest.raises(DataError, match="history"):
+        model.predict_interval(rows, model.assign(clients, uncertainty=False))
+    with pytest.raises(SettingsError, match="level"):
+        model.predict_interval(rows, None, 1.5)
+
+
+# ---------------------------------------------------------------- edges
+
+
+def edge(name):
+    rng = np.random.default_rng(3)
+    X, y, owner, *_ = simulated(3, 120, **TWO)
+    match name:
+        case "one feature, no intercept":
+            return Clients.from_arrays(X[:, :1], y, owner)
+        case "one client":
+            return Clients.from_arrays(X[:40], y[:40], np.zeros(40, int), intercept=True)
+        case "one row each":
+            return Clients.from_arrays(X, y, np.arange(len(y)), intercept=True)
+        case "collinear":
+            return Clients.from_arrays(np.column_stack([X, X.sum(axis=1)]), y, owner, intercept=True)
+        case "constant column":
+            return Clients.from_arrays(np.column_stack([X, np.full(len(X), 3.0)]), y, owner, intercept=True)
+        case "single precision":
+            return Clients.from_arrays(X.astype(np.float32), y, owner, intercept=True)
+        case "names":
+            return Clients.from_arrays(X, y, np.array([f"client {i}" for i in owner]), intercept=True)
+        case "no noise":
+            return Clients.from_arrays(X, X @ [1.0, 2.0] + 1.0, owner, intercept=True)
+        case "no rows to spare":
+            return Clients.from_arrays(X[:3], y[:3], np.array([0, 1, 1]), intercept=True)
+        case _:
+            return Clients.from_arrays(rng.standard_normal((300, 30)), rng.standard_normal(300), np.arange(300) // 3)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one feature, no intercept",
+        "one client",
+        "one row each",
+        "collinear",
+        "constant column",
+        "single precision",
+        "names",
+        "no noise",
+        "no rows to spare",
+        "many features",
+    ],
+)
+def test_edges(name, k):
+    clients = edge(name)
+    if k > clients.n_clients:
+        return
+    model = fit(clients, k).model
+    known = model.assign(clients)
+    rows = rows_from_arrays(
+        clients.phi,
+        None,
+        np.repeat(clients.ids, clients.rows),
+        intercept=clients.intercept,
+        features=clients.features[: clients.phi.shape[1]],
+    )
+    prediction, bounds = (
+        model.predict(rows, known),
+        model.predict_interval(rows, model.assign(clients, uncertainty=True)),
+    )
+    assert np.isfinite(prediction).all()
+    assert np.isfinite(bounds).all()
+    assert (bounds[:, 0] <= bounds[:, 1]).all()
+    error = np.sqrt(np.mean((prediction - clients.y) ** 2))
+    assert error <= 1.01 * clients.y.std() + 1e-6 * np.abs(clients.y).max()
+
+
+def test_collinear_columns_change_no_prediction():
+    first, second = edge("names"), edge("collinear")
+    ids = np.repeat(second.ids, second.rows)
+    predictions = []
+    for clients, names in ((first, first.ids), (second, second.ids)):
+        model = fit(clients, 2).model
+        rows = rows_from_arrays(clients.phi, None, np.repeat(names, clients.rows), intercept=True)
+        by_row = dict(zip(clients.y.tolist(), model.predict(rows, model.assign(clients)).tolist(), strict=True))
+        predictions.append(np.array([by_row[value] for value in sorted(by_row)]))
+    assert len(ids) == second.n_rows
+    np.testing.assert_allclose(predictions[0], predictions[1], atol=1e-4)
+
+
+def test_settings_that_do_not_go_together():
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=True, membership="hard")
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=True, update="fedprox")
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=1)
+    with pytest.raises(SettingsError, match="recipe='auto'"):
+        MixedRegressor(2, recipe="paper", personal=True).fit(np.eye(4), np.arange(4.0), groups=[0, 0, 1, 1])
+
+
+def test_one_noise_for_all_kinds():
+    X, y, owner, *_ = simulated(7, 300, **TWO)
+    model = fit(Clients.from_arrays(X, y, owner, intercept=True), 2, noise="shared").model
+    assert model.noise[0] == pytest.approx(model.noise[1])
+
+
+def test_the_estimator_gives_what_the_model_does(two):
+    X, y, owner, _, held, clients, _ = two
+    found = MixedRegressor(2, personal=True).fit(X[~held], y[~held], groups=owner[~held])
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    np.testing.assert_allclose(found.deviation_, found.model_.deviation)
+    known = found.model_.assign(clients)
+    np.testing.assert_allclose(found.predict(X[held], groups=owner[held]), found.model_.predict(rows, known))
+    low, high = found.predict_interval(X[held], groups=owner[held], level=0.8).T
+    assert 0.75 < np.mean((low <= y[held]) & (y[held] <= high)) < 0.85
+    latest = found.assign(X[~held][:30], y[~held][:30], owner[~held][:30])
+    assert np.isfinite(found.predict(X[held], groups=owner[held], history=latest)).all()
+
+
+def test_rows_on_disk_give_the_same_model(tmp_path):
+    from mixfed import pack
+
+    X, y, owner, *_ = simulated(7, 200, **TWO)
+    table = pa.table({"client": owner, "a": X[:, 0], "b": X[:, 1], "y": y})
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, tmp_path / "rows.parquet")
+    pack(tmp_path / "rows.parquet", tmp_path / "packed", "client", "y")
+    on_disk = Store.open(tmp_path / "packed")
+    in_memory = Clients.from_file(tmp_path / "rows.parquet", "client", "y")
+    first, second = fit(on_disk, 2).model, fit(in_memory, 2).model
+    np.testing.assert_array_equal(first.deviation, second.deviation)
+    np.testing.assert_array_equal(first.assign(on_disk).effects, second.assign(in_memory).effects)

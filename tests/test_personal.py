@@ -12,6 +12,7 @@ import pytest
 
 from conftest import client_rows, random_clients
 from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto
+from mixfed.assignment import Assignment
 from mixfed.candidates import Frame
 from mixfed.cones import Cone, climb
 from mixfed.data import rows_from_arrays
@@ -20,7 +21,6 @@ from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.messages import check, decode, encode
 from mixfed.metrics import bottleneck_matching
-from mixfed.model import Assignment
 from mixfed.store import Store
 
 PERSONAL = AutoSettings(personal=True)

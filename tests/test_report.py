@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mixfed import LocalPool, Model, fit_auto, simulate
+from mixfed.assignment import Assignment
 from mixfed.cli import app
 from mixfed.data import Clients
 from mixfed.exchange import Traffic
-from mixfed.model import Assignment
 from mixfed.portrait import residuals, telling_order, traits
 from mixfed.report import report_html
 from mixfed.report.digest import digest

@@ -6,13 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .assignment import Assignment
     from .auto import fit_auto
     from .cluster import DaskPool
     from .data import Clients
     from .errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
-    from .model import Assignment, Model
+    from .model import Model
     from .packing import pack
     from .paper import fit_paper
     from .pool import LocalPool
@@ -25,7 +26,7 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {
-    "Assignment": "model",
+    "Assignment": "assignment",
     "AutoSettings": "settings",
     "Clients": "data",
     "DaskPool": "cluster",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .model import Assignment, Model
+from .assignment import Assignment
+from .model import Model
 from .portrait import telling_order, traits, typical_error
 from .run import Fit
 from .tables import write_whole

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from . import __version__, cli_federate, cli_fit, cli_show, cli_try
+from . import __version__, cli_compare, cli_federate, cli_fit, cli_show, cli_try
 from .usage import STOPPED, PlainGroup
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for part in (cli_fit, cli_show, cli_try, cli_federate):
+for part in (cli_fit, cli_show, cli_compare, cli_try, cli_federate):
     app.add_typer(part.app)
 
 

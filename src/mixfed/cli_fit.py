@@ -23,6 +23,7 @@ from .cli_options import (
     Loss,
     LossName,
     Packed,
+    Personal,
     Quiet,
     Recipe,
     RecipeName,
@@ -41,7 +42,8 @@ from .cli_show import export
 from .errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from .model import Assignment, Model
+    from .assignment import Assignment
+    from .model import Model
     from .pool import Pool
     from .store import Held
 
@@ -60,6 +62,7 @@ def fit(
     clusters: Clusters = "auto",
     recipe: Recipe = RecipeName.auto,
     loss: Loss = LossName.squared,
+    personal: Personal = False,
     intercept: Intercept = True,
     config: Config = None,
     seed: Seed = 0,
@@ -91,7 +94,7 @@ def fit(
 
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
-    settings = read_settings(recipe, config, n_clusters)
+    settings = read_settings(recipe, config, n_clusters, personal)
     check_folder(out, data)
     check_file("--card", card, data)
     check_file("--coef", coef, data)
@@ -125,6 +128,7 @@ def fit(
             features=features,
             clusters=clusters,
             recipe=recipe,
+            personal=personal or None,
             config=config,
             intercept=intercept,
             seed=seed,
@@ -179,12 +183,16 @@ def predict(
     history: Annotated[
         Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Give bounds, too: targets are between them with this probability.", metavar="0.9"),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Predict the target of each row, in row order.
 
     Clients in `--history` are predicted by the kind that it shows, other clients of the fit by the kind found there,
-    and all others by the mean over the kinds.
+    and all others by the mean over the kinds. With `--interval 0.9` there are columns `low` and `high`.
 
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
@@ -203,10 +211,13 @@ def predict(
     client, _ = _columns_of(model)
     known = read_assignment(folder, model)
     if history is not None:
-        recent = _assignment(model, history)
+        recent = _assignment(model, history, uncertainty=None if interval is None else True)
         known = known.updated(recent) if known is not None else recent
     rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
-    write_table(out, {"prediction": model.predict(rows, known)})
+    columns = {"prediction": model.predict(rows, known)}
+    if interval is not None:
+        columns["low"], columns["high"] = model.predict_interval(rows, known, interval).T
+    write_table(out, columns)
     seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
     say(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known", quiet)
 
@@ -263,9 +274,10 @@ def _columns_of(model: Model) -> tuple[str, str]:
     return model.client_column, model.target_column
 
 
-def _assignment(model: Model, data: Path) -> Assignment:
+def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
     """Find the kinds of the clients in a file or a packed folder."""
     from .store import open_held
 
     client, target = _columns_of(model)
-    return model.assign(open_held(data, client, target, model.features, intercept=model.has_intercept))
+    table = open_held(data, client, target, model.features, intercept=model.has_intercept)
+    return model.assign(table, uncertainty=uncertainty)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -45,6 +46,7 @@ Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [ev
 Clusters = Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")]
 Recipe = Annotated[RecipeName, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")]
 Loss = Annotated[LossName, typer.Option(help="The kind of target.")]
+Personal = Annotated[bool, typer.Option("--personal", help="Let clients deviate from the model of their kind.")]
 Intercept = Annotated[bool, typer.Option(help="Give every model a constant term.")]
 Config = Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
@@ -125,16 +127,30 @@ def _end(message: str, code: int, new: list[Path]) -> NoReturn:
     raise typer.Exit(code) from None
 
 
-def read_settings(recipe: RecipeName, config: Path | None, n_clusters: int | None) -> AutoSettings | PaperSettings:
+def read_settings(
+    recipe: RecipeName, config: Path | None, n_clusters: int | None, personal: bool = False
+) -> AutoSettings | PaperSettings:
     """Give the settings of a recipe, from a file if there is one."""
+    from .settings import read_config
+
+    if recipe is RecipeName.auto:
+        settings = auto_settings(config)
+        return dataclasses.replace(settings, personal=True) if personal else settings
+    if personal:
+        raise SettingsError("--personal goes with --recipe auto: the paper's kinds have one model for all clients")
+    if config is None:
+        raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
+    if n_clusters is None:
+        raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
+    paper: PaperSettings = read_config(config, "paper")
+    return paper
+
+
+def auto_settings(config: Path | None) -> AutoSettings:
+    """Give the settings of the tuning-free recipe."""
     from .settings import AutoSettings, read_config
 
-    if recipe is RecipeName.paper:
-        if config is None:
-            raise SettingsError("--recipe paper needs its constants: give a TOML file with a table [paper] by --config")
-        if n_clusters is None:
-            raise SettingsError("--recipe paper does not find the number of kinds: give it by --clusters K")
-    found: AutoSettings | PaperSettings = read_config(config, recipe.value) if config is not None else AutoSettings()
+    found: AutoSettings = AutoSettings() if config is None else read_config(config, "auto")
     return found
 
 

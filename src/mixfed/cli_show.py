@@ -19,7 +19,7 @@ from .cli_options import (
 )
 
 if TYPE_CHECKING:
-    from .model import Assignment
+    from .assignment import Assignment
     from .run import Fit
 
 app = typer.Typer()

@@ -36,11 +36,12 @@ from distributed import Client, Future, KilledWorker
 from . import __version__
 from .answers import answer, answer_each
 from .arrays import Array, Ints
+from .assignment import Assignment
 from .compiled import one_blas_thread
 from .data import Clients
 from .errors import DataError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, Traffic
-from .model import Assignment, Model
+from .model import Model
 from .pool import Roster, Sample, Who, joined
 from .store import Held
 

@@ -20,6 +20,7 @@ from scipy.optimize import minimize
 
 from . import draws
 from .arrays import Array, Bools, Floats, Ints
+from .assignment import Assignment
 from .auto import fit_auto
 from .candidates import Frame
 from .data import Clients, Rows
@@ -27,7 +28,7 @@ from .deviations import Deviate, Spreads
 from .errors import DataError, SettingsError
 from .exchange import Census, Mixture
 from .frame import from_stretched, from_user, gram_query, inspect, make_frame, to_user
-from .model import Assignment, Model
+from .model import Model
 from .pool import LocalPool
 from .settings import AutoSettings
 

@@ -14,10 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from .arrays import Array, Floats, Ints
+from .assignment import Assignment
 from .auto import fit_auto
 from .data import Clients, Rows, rows_from_arrays
 from .errors import SettingsError
-from .model import Assignment, Model
+from .model import Model
 from .paper import fit_paper
 from .pool import LocalPool
 from .portrait import residuals

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from . import __version__
+from .assignment import Assignment
 from .errors import DataError, SettingsError
 from .exchange import Traffic
-from .model import Assignment, Model
+from .model import Model
 from .outputs import write_all
 from .run import Fit
 from .tables import parquet_writer, read_table, write_json, write_whole
@@ -76,11 +77,11 @@ def read_assignment(folder: Path, model: Model) -> Assignment | None:
         return None
     table = read_table(path)
     names = ["client", "rows", *(f"probability_{j}" for j in range(model.n_clusters))]
+    names += [f"effects_{j}" for j in range(model.n_clusters)] if model.personal else []
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise DataError(f"{path}: it has no column '{missing[0]}', so it does not belong to the model beside it")
-    ids, rows, *chances = (table[name].to_numpy() for name in names)
-    return Assignment(ids, rows, np.column_stack(chances))
+    return Assignment.from_table(table, model.n_clusters)
 
 
 def write_coefficients(path: Path, model: Model) -> None:

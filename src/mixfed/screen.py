@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from .model import Assignment, Model
+from .assignment import Assignment
+from .model import Model
 from .packing import Watch
 from .portrait import digits, telling_order, traits, typical_error
 from .results import FILES, REPORT
@@ -33,6 +34,7 @@ from .run import Fit, Watcher, phase_name
 from .run import Progress as Event
 
 if TYPE_CHECKING:
+    from .compare import Comparison
     from .federation.desk import Result, Submitted
     from .theory import Theory
 
@@ -106,6 +108,35 @@ class Rounds:
             name = phase_name(event.phase)
             self.bars[event.phase] = self.progress.add_task(name, total=event.rounds or None, note="")
         self.progress.update(self.bars[event.phase], completed=event.round, note=event.info.note)
+
+
+class Trials:
+    """A bar that shows how far a comparison is, on a terminal's standard error."""
+
+    def __init__(self, quiet: bool, total: int) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description:<34}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stderr.isatty(),
+        )
+        self.bar = self.progress.add_task("", total=total)
+        self.begun = 0
+
+    def __enter__(self) -> Callable[[str, int], None]:
+        self.progress.start()
+        return self.update
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def update(self, rival: str, split: int) -> None:
+        """Name who begins; those before are done."""
+        self.progress.update(self.bar, completed=self.begun, description=f"split {split + 1}: {rival}")
+        self.begun += 1
 
 
 class Rows:
@@ -226,6 +257,32 @@ def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableTyp
         likelihood = [f"{fit.model.details['likelihood']:.6f}"] if told else []
         table.add_row(name, str(fit.model.n_clusters), str(fit.traffic.exchanges), *likelihood)
     return [table, f"The largest difference of a coefficient is {difference:.2g}."]
+
+
+def contest_table(found: Comparison) -> list[RenderableType]:
+    """Show how all rivals did, the best in bold."""
+    from .compare import SMALL
+
+    title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
+    table = Table(title=title, title_justify="left")
+    few = "small clients" if found.held_out_small else ""
+    for heading in ("", "error", *([few] if few else []), "kinds", "seconds"):
+        table.add_column(heading, justify="right" if heading else "left")
+    best = min(one.rmse for one in found.outcomes)
+    best_small = min(one.rmse_small for one in found.outcomes) if few else 0.0
+    for one in found.outcomes:
+        cells = [_best(f"{one.rmse:.4g}", one.rmse <= best)]
+        cells += [_best(f"{one.rmse_small:.4g}", one.rmse_small <= best_small)] if few else []
+        table.add_row(one.rival, *cells, ", ".join(map(str, sorted(set(one.n_clusters)))), f"{one.seconds:.2f}")
+    splits = len(found.outcomes[0].by_split)
+    note = f"Root mean squared error, the mean of {splits} {'split' if splits == 1 else 'splits'}; the best is bold."
+    if few:
+        note += f" Small clients have at most {SMALL} rows to be fitted to."
+    return [table, f"[dim]{note}[/dim]"]
+
+
+def _best(text: str, best: bool) -> str:
+    return f"[bold]{text}[/bold]" if best else text
 
 
 def jobs_table(jobs: Sequence[Submitted]) -> Table:

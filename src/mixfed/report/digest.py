@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..model import Assignment, Model
+from ..assignment import Assignment
+from ..model import Model
 from ..portrait import LEVEL, levels, telling_order
 
 _LISTED = 1000

@@ -12,8 +12,9 @@ from string import Template
 from typing import Any
 
 from .. import __version__
+from ..assignment import Assignment
 from ..errors import DataError
-from ..model import Assignment, Model
+from ..model import Model
 from ..portrait import digits, traits
 from ..run import Fit, phase_name
 from ..tables import write_whole

@@ -1,0 +1,113 @@
+"""The kinds of clients, and what each deviates by: what a model finds of clients, and a prediction needs of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The kinds of clients."""
+
+    ids: Array
+    """(c,)"""
+    rows: Ints
+    """(c,)"""
+    probabilities: Floats
+    """(c, k)"""
+    effects: Floats | None = None
+    """(c, k, r): what each client deviates by if it is of a kind, as c in the model's F c; r is 0 if nobody does."""
+    uncertainty: Floats | None = None
+    """(c, k, r (r + 1) / 2): its covariance, the lower triangle row by row; (c, k, 0) if it was not kept."""
+
+    def __post_init__(self) -> None:
+        for name in ("effects", "uncertainty"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.empty((*self.probabilities.shape, 0)))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """As an array, an assignment is its kinds."""
+        return np.asarray(self.cluster, dtype=dtype)
+
+    @cached_property
+    def cluster(self) -> Ints:
+        """(c,): the most probable kind."""
+        return np.asarray(np.argmax(self.probabilities, axis=1))
+
+    @cached_property
+    def probability(self) -> Floats:
+        """(c,): the probability of that kind."""
+        best: Floats = self.probabilities.max(axis=1)
+        return best
+
+    def places(self, ids: Array) -> Ints:
+        """Find clients (c,) in the assignment. -> (c,): their places, -1 for those that are not in it."""
+        mine, wanted = _comparable(self.ids, ids)
+        place = {client: i for i, client in enumerate(mine.tolist())}
+        return np.array([place.get(client, -1) for client in wanted.tolist()], dtype=np.int64)
+
+    def updated(self, newer: Assignment) -> Assignment:
+        """Take over what a newer assignment says of its clients, and keep the rest."""
+        kept = newer.places(self.ids) < 0
+        mine, theirs = _comparable(self.ids[kept], newer.ids)
+        names = ("rows", "probabilities", "effects", "uncertainty")
+        parts = (np.concatenate([getattr(self, name)[kept], getattr(newer, name)]) for name in names)
+        return Assignment(np.concatenate([mine, theirs]), *parts)
+
+    def columns(self) -> dict[str, Array]:
+        """Give the columns of ``clients.parquet``."""
+        columns = {
+            "client": self.ids,
+            "rows": self.rows,
+            "cluster": self.cluster,
+            "probability": self.probability,
+        }
+        for j, column in enumerate(self.probabilities.T):
+            columns[f"probability_{j}"] = column
+        for name in _LISTS:
+            values = getattr(self, name)
+            if values.shape[2]:
+                columns |= {f"{name}_{j}": _as_lists(values[:, j]) for j in range(values.shape[1])}
+        return columns
+
+    @classmethod
+    def from_table(cls, table: Any, n_clusters: int) -> Assignment:
+        """Read the table that `columns` makes."""
+        kinds = range(n_clusters)
+        kept = [name for name in _LISTS if f"{name}_0" in table.column_names]
+        lists = (np.stack([_from_lists(table[f"{name}_{j}"]) for j in kinds], axis=1) for name in kept)
+        shares = np.column_stack([table[f"probability_{j}"].to_numpy() for j in kinds])
+        return cls(table["client"].to_numpy(), table["rows"].to_numpy(), shares, *lists)
+
+
+_LISTS = ("effects", "uncertainty")
+"""What is kept of a client as lists of numbers, one for each kind."""
+
+
+def _as_lists(values: Floats) -> Any:
+    """Make a column of lists of values (c, r)."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(values).ravel(), values.shape[1])
+
+
+def _from_lists(column: Any) -> Floats:
+    """Read a column of lists, all of one length. -> (c, r)."""
+    lists = column.combine_chunks()
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1))
+
+
+def _comparable(first: Array, second: Array) -> tuple[Array, Array]:
+    """Compare ids as text where one side has numbers and the other has not: files differ in what they call an id."""
+    if (first.dtype.kind in "iuf") == (second.dtype.kind in "iuf"):
+        return first, second
+    return first.astype(np.str_).astype(object), second.astype(np.str_).astype(object)

@@ -1,0 +1,66 @@
+"""The figure of a comparison: held-out errors of all rivals, as one SVG file that follows the reader's theme."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from ..compare import SMALL, Comparison, Outcome
+
+_STYLE = """
+text { font: 13px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1d1f24; }
+.soft { fill: #5d626b; } .grid { stroke: #e3e3de; } .bar { fill: #b9c3d4; } .best { fill: #2f6bd8; }
+.split { fill: #1d1f24; fill-opacity: 0.45; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #ebecee; } .soft { fill: #a0a5ae; } .grid { stroke: #2d3036; }
+  .bar { fill: #4a5364; } .best { fill: #6f9dff; } .split { fill: #ebecee; fill-opacity: 0.6; }
+}
+"""
+_ROW, _NAMES, _PANEL, _GAP, _TOP, _TICK = 30, 190, 300, 46, 44, 80
+
+
+def comparison_svg(found: Comparison) -> str:
+    """Draw a bar for each rival, overall and on small clients, with a dot for each split; the best is coloured."""
+    panels = [("all clients", [one.rmse for one in found.outcomes], 0)]
+    if all(math.isfinite(one.rmse_small) for one in found.outcomes):
+        title = f"clients with at most {SMALL} training rows"
+        panels.append((title, [one.rmse_small for one in found.outcomes], 1))
+    width = _NAMES + len(panels) * (_PANEL + _GAP)
+    height = _TOP + len(found.outcomes) * _ROW + 40
+    parts = [
+        f'<text x="{_NAMES - 12}" y="{_TOP + (i + 0.5) * _ROW + 4}" text-anchor="end">{escape(one.rival)}</text>'
+        for i, one in enumerate(found.outcomes)
+    ]
+    for place, (title, means, which) in enumerate(panels):
+        parts += _panel(_NAMES + place * (_PANEL + _GAP), title, means, found.outcomes, which)
+    label = "root mean squared error of held-out rows, less is better; dots are splits"
+    parts.append(f'<text class="soft" x="{_NAMES}" y="{height - 8}">{label}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="Held-out errors of all rivals"><style>{_STYLE}</style>{"".join(parts)}</svg>\n'
+    )
+
+
+def _panel(left: int, title: str, means: Sequence[float], outcomes: Sequence[Outcome], which: int) -> list[str]:
+    splits = [[both[which] for both in one.by_split] for one in outcomes]
+    # One model for all is often so far behind that it would press the others together: its bar is cut.
+    best = min(means)
+    most = min(max(max(map(max, splits)), max(means)), 2.5 * best)
+    scale = _PANEL / (most or 1.0)
+    floor = _TOP + len(outcomes) * _ROW
+    parts = [f'<text x="{left}" y="{_TOP - 24}">{escape(title)}</text>']
+    for tick in range(0, _PANEL + 1, _TICK):
+        parts.append(f'<line class="grid" x1="{left + tick}" x2="{left + tick}" y1="{_TOP - 4}" y2="{floor}"/>')
+        value = f"{tick / scale:.3g}"
+        parts.append(f'<text class="soft" x="{left + tick}" y="{_TOP - 8}" text-anchor="middle">{value}</text>')
+    for i, (mean, errors) in enumerate(zip(means, splits, strict=True)):
+        top = _TOP + i * _ROW + 6
+        name = "best" if mean <= best * (1 + 1e-12) else "bar"
+        length = min(mean * scale, _PANEL)
+        parts.append(f'<rect class="{name}" x="{left}" y="{top}" width="{length:.1f}" height="{_ROW - 12}" rx="3"/>')
+        middle = top + (_ROW - 12) / 2
+        dots = [left + error * scale for error in errors if error * scale <= _PANEL + 4]
+        parts += [f'<circle class="split" cx="{dot:.1f}" cy="{middle}" r="2.5"/>' for dot in dots]
+        parts.append(f'<text x="{left + length + 6:.1f}" y="{top + 14}">{mean:.4g}</text>')
+    return parts

@@ -29,7 +29,7 @@ from .mixtures import Rules, covariance
 from .model import Model, kind_order
 from .pool import Pool, Sample
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
-from .run import Fit, Run, Watcher, check_clusters
+from .run import TOO_FEW, Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
 from .spreads import model_covariance
 
@@ -208,6 +208,7 @@ class Search:
                 "likelihood": self.likelihood(one),
                 "bic": self.bic(one),
                 "rows": round(float(one.reply.rows.sum())),
+                "reason": "" if self.sound(k) else TOO_FEW,
                 "sound": self.sound(k),
             }
             for k, one in sorted(self.scanned.items())

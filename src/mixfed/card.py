@@ -34,6 +34,8 @@ def _lines(found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> It
         "Su, Xu "
         "and Yang, *Global Convergence of Federated Learning for Mixed Regression*."
     )
+    if model.personal:
+        yield from ["", "Within a kind, each client has a model of its own, close to that of the kind (a mixed model)."]
     yield from ["", "## Data", "", *_data(model, about)]
     yield from ["", "## Kinds", "", *_kinds(model, assigned)]
     yield from ["", "## Coefficients", "", *_coefficients(model)]

@@ -25,7 +25,7 @@ from .frame import from_stretched
 from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
-from .run import Stop
+from .run import TOO_FEW, Stop
 from .spreads import Fitted, free_parameters
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _best(search: Search, tried: Sequence[Tried]) -> Tried:
     apart; the likelihood welcomes them, and predictions suffer.
     """
     single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
-    fair = [one for one in tried if one.k == 1 or (search.is_sound(one.found.reply) and _no_worse(one, single))]
+    fair = [one for one in tried if not _objection(search, one, single)]
     return max(fair, key=lambda one: one.bic)
 
 
@@ -261,16 +261,30 @@ def factors_to_user(frame: Frame, found: Fitted) -> Floats:
 
 
 def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
-    """Say what was tried, for the model's details."""
+    """Say which numbers of kinds were tried, each in the form of Psi that suits it best; nothing if it was given."""
+    if search.n_clusters is not None:
+        return []
+    single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
+    best = {one.k: one for one in sorted(tried, key=lambda one: one.bic)}
     return [
         {
-            "n_clusters": one.k,
+            "n_clusters": k,
             "deviations": "full" if one.found.full else "diagonal",
             "likelihood": search.in_units(one.found.likelihood, one.found.reply),
             "bic": one.bic,
             "left_out": None if one.left_out is None else one.left_out.tolist(),
             "rows": round(one.rows),
-            "sound": one.k == 1 or search.is_sound(one.found.reply),
+            "reason": (reason := _objection(search, one, single)),
+            "sound": not reason,
         }
-        for one in sorted(tried, key=lambda one: (one.k, not one.found.full))
+        for k, one in sorted(best.items())
     ]
+
+
+def _objection(search: Search, one: Tried, single: Tried) -> str:
+    """Say why a number of kinds does not count, if it does not."""
+    if one.k == 1:
+        return ""
+    if not search.is_sound(one.found.reply):
+        return TOO_FEW
+    return "" if _no_worse(one, single) else "predicts rows that are left out worse than one kind does"

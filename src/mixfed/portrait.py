@@ -101,6 +101,11 @@ def levels(model: Model) -> Floats | None:
     return model.intercept + model.coef @ np.asarray(means) if model.has_intercept and means is not None else None
 
 
+def deviations(model: Model) -> Floats | None:
+    """Give the standard deviations of the coefficients of clients of a kind, (k, d); None if clients do not deviate."""
+    return None if model.deviation is None else np.sqrt(np.maximum(np.diagonal(model.deviation, 0, 1, 2), 0.0))
+
+
 def typical_error(model: Model) -> float:
     """Give the standard deviation of the noise over all rows, whatever their kind."""
     rows = np.asarray(model.details.get("kind_rows", model.weights), dtype=np.float64)
@@ -119,9 +124,13 @@ def residuals(model: Model, clients: Held) -> dict[str, Any]:
         some = clients.subset(np.flatnonzero(chance < share))
     else:
         some = clients.block(0, clients.n_clients)
-    member = np.repeat(model.assign(some).probabilities, some.rows, axis=0)
+    member = np.repeat(model.assign(some, uncertainty=False).probabilities, some.rows, axis=0)
     scale = np.where(model.noise > 0, model.noise, 1.0)
     residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
+    if model.factor is not None:
+        # Rows lie around their kind by its noise and by what its clients deviate.
+        own = np.stack([((some.design @ factor) ** 2).sum(axis=1) for factor in model.factor], axis=1)
+        residual *= scale / np.sqrt(scale**2 + own)
     edges = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
     place = np.clip(np.searchsorted(edges, residual, side="right") - 1, 0, _BINS - 1)
     counts = [np.bincount(place[:, j], member[:, j], _BINS) for j in range(model.n_clusters)]

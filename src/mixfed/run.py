@@ -24,12 +24,17 @@ _PHASES = {
     "refine": "Refinement",
     "second look": "Second look",
     "local updates": "Local updates",
+    "personal": "Personal models",
 }
 
 
 def phase_name(phase: str) -> str:
     """Name a phase for people."""
     return _PHASES.get(phase, phase)
+
+
+TOO_FEW = "a kind has too few clients or rows to count"
+"""Why a number of kinds may not be chosen."""
 
 
 class Stop(Enum):

@@ -188,6 +188,8 @@ def summary(found: Fit, model: Model, assigned: Assignment | None = None) -> lis
         parts.append(f"[dim]The {shown} of {len(model.features)} coefficients that {which}.[/dim]")
     if model.coef_error is not None:
         parts.append("[dim]Below each coefficient is its standard error.[/dim]")
+    if model.personal:
+        parts.append("Clients deviate from their kind: predictions of known clients are by models of their own.")
     parts += _apart(model)
     parts += _sampling(model)
     seconds = sum(found.seconds.values())
@@ -321,7 +323,7 @@ def choice_table(model: Model) -> Table:
     for entry in choice:
         chosen = entry["n_clusters"] == model.n_clusters
         name = f"[bold]{entry['n_clusters']}[/bold]" if chosen else str(entry["n_clusters"])
-        note = "chosen" if chosen else "" if entry["sound"] else "a kind has too few clients to count"
+        note = "chosen" if chosen else str(entry["reason"])
         table.add_row(name, f"{entry['likelihood']:.1f}", f"{entry['bic']:.1f}", note)
     return table
 

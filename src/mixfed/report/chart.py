@@ -17,7 +17,9 @@ text { font: 13px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill
   .bar { fill: #4a5364; } .best { fill: #6f9dff; } .split { fill: #ebecee; fill-opacity: 0.6; }
 }
 """
-_ROW, _NAMES, _PANEL, _GAP, _TOP, _TICK = 30, 190, 300, 46, 44, 80
+_ROW, _NAMES, _PANEL, _GAP, _TOP, _TICKS = 30, 215, 300, 62, 44, 3
+_TIE = 1.003
+"""Who is within this of the best is as good."""
 
 
 def comparison_svg(found: Comparison) -> str:
@@ -34,7 +36,7 @@ def comparison_svg(found: Comparison) -> str:
     ]
     for place, (title, means, which) in enumerate(panels):
         parts += _panel(_NAMES + place * (_PANEL + _GAP), title, means, found.outcomes, which)
-    label = "root mean squared error of held-out rows, less is better; dots are splits"
+    label = "root mean squared error of held-out rows: less is better, the best and its ties are blue; dots are splits"
     parts.append(f'<text class="soft" x="{_NAMES}" y="{height - 8}">{label}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -50,17 +52,26 @@ def _panel(left: int, title: str, means: Sequence[float], outcomes: Sequence[Out
     scale = _PANEL / (most or 1.0)
     floor = _TOP + len(outcomes) * _ROW
     parts = [f'<text x="{left}" y="{_TOP - 24}">{escape(title)}</text>']
-    for tick in range(0, _PANEL + 1, _TICK):
-        parts.append(f'<line class="grid" x1="{left + tick}" x2="{left + tick}" y1="{_TOP - 4}" y2="{floor}"/>')
-        value = f"{tick / scale:.3g}"
-        parts.append(f'<text class="soft" x="{left + tick}" y="{_TOP - 8}" text-anchor="middle">{value}</text>')
+    step = _round_step(most / _TICKS)
+    for count in range(int(most / step) + 1):
+        x = left + count * step * scale
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{floor}"/>')
+        parts.append(f'<text class="soft" x="{x:.1f}" y="{_TOP - 8}" text-anchor="middle">{count * step:g}</text>')
     for i, (mean, errors) in enumerate(zip(means, splits, strict=True)):
         top = _TOP + i * _ROW + 6
-        name = "best" if mean <= best * (1 + 1e-12) else "bar"
+        name = "best" if mean <= best * _TIE else "bar"
         length = min(mean * scale, _PANEL)
         parts.append(f'<rect class="{name}" x="{left}" y="{top}" width="{length:.1f}" height="{_ROW - 12}" rx="3"/>')
         middle = top + (_ROW - 12) / 2
         dots = [left + error * scale for error in errors if error * scale <= _PANEL + 4]
         parts += [f'<circle class="split" cx="{dot:.1f}" cy="{middle}" r="2.5"/>' for dot in dots]
-        parts.append(f'<text x="{left + length + 6:.1f}" y="{top + 14}">{mean:.4g}</text>')
+        parts.append(
+            f'<text x="{left + max([length, *(dot - left for dot in dots)]) + 7:.1f}" y="{top + 14}">{mean:.4g}</text>'
+        )
     return parts
+
+
+def _round_step(least: float) -> float:
+    """Give the smallest of 1, 2, 2.5, 5 times a power of ten that is not below."""
+    power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
+    return next((unit * power for unit in (1.0, 2.0, 2.5, 5.0) if unit * power >= least), 10.0 * power)

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array, Floats, Ints
 from ..assignment import Assignment
 from ..model import Model
-from ..portrait import LEVEL, levels, telling_order
+from ..portrait import LEVEL, deviations, levels, telling_order
 
 _LISTED = 1000
 """Of each sort (the largest, the least certain), so many clients are listed; if they are not many more, all."""
@@ -48,7 +48,7 @@ def _kinds(model: Model, assigned: Assignment | None) -> list[dict[str, Any]]:
 
 def _coefficients(model: Model) -> dict[str, Any]:
     """Give coefficients, the intercept, if any, being the last, and in which order they tell most."""
-    errors = model.theta_error
+    errors, own = model.theta_error, deviations(model)
     return {
         "features": list(model.terms),
         "intercept": model.has_intercept,
@@ -57,6 +57,7 @@ def _coefficients(model: Model) -> dict[str, Any]:
         "spread": model.details.get("spread"),
         "order": telling_order(model).tolist(),
         "level": _level(model),
+        "deviations": None if own is None else own.tolist(),
     }
 
 

@@ -22,8 +22,9 @@ def kinds(model: Model) -> str:
         tried = max((entry["n_clusters"] for entry in model.details.get("choice", [])), default=0)
         reason = {0: ", as asked", 1: "; there was too little data to look for more kinds"}
         return f"All clients follow one model of {target}{reason.get(tried, '; more kinds were not worth it')}."
+    alike = "have models close to one another" if model.personal else "follow the same model"
     return (
-        f"Clients of one kind follow the same model of {target}; kinds are in the order of their share. "
+        f"Clients of one kind {alike} of {target}; kinds are in the order of their share. "
         "Below each are the coefficients that set it apart, and after them the mean of the other kinds. "
         "Choose a kind to bring it out in all figures."
     )
@@ -35,6 +36,8 @@ def coefficients(model: Model) -> str:
     said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. " if several else ""
     if model.coef_error is not None:
         said += f"The line is a 95 % interval{': kinds whose lines do not overlap clearly differ' if several else ''}. "
+    if model.personal:
+        said += "Clients deviate from their kind: the pale bar holds the coefficients of 80 % of its clients. "
     if "spread" in model.details:
         said += (
             "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
@@ -88,10 +91,9 @@ def choice(model: Model) -> str:
         strength = "far more than chance" if gap > 10 else "some evidence" if gap > 2 else "very little"
         told = f"{gap:,.0f}" if gap >= 10 else f"{gap:.1f}"
         said += f"{k} {'kind is' if k == 1 else 'kinds are'} ahead of the next best number by {told}: {strength}. "
-    if not all(entry["sound"] for entry in entries):
-        said += (
-            "Hollow marks do not count: one of their kinds would have too few clients or rows to be more than chance. "
-        )
+    reasons = sorted({entry["reason"] for entry in entries if entry["reason"]})
+    if reasons:
+        said += f"Hollow marks do not count: {'; or '.join(reasons)}. "
     asked, rows = entries[0]["rows"], round(sum(model.details["kind_rows"]))
     if asked != rows:
         said += f"They were compared on a sample of {asked:,} rows, then the choice was checked on all."
@@ -103,12 +105,13 @@ def residuals(model: Model) -> str:
     looked = model.details["residuals"]["clients"]
     clients = sum(count for _, count in model.details["sizes"]) if "sizes" in model.details else looked
     sample = f" From a sample of {looked:,} clients." if looked < clients else ""
+    usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
-        "What is left of the target once a kind's model is subtracted, divided by the kind's noise. The dashed line "
-        "is the normal "
-        "distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one side) "
-        "say that "
-        f"probabilities are too bold, that a column is missing, or that the target should be transformed.{sample}"
+        f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "
+        "normal "
+        "distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one side) say "
+        "that probabilities are too bold, that a column is missing, or that the target should be transformed."
+        f"{sample}"
     )
 
 

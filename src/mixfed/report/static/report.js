@@ -124,7 +124,7 @@
   ];
 
   figure("coefficients", (place, width) => {
-    const { spread, order, intercept, level } = data.coefficients;
+    const { spread, order, intercept, level, deviations } = data.coefficients;
     // The usual level is one more row: in units of the target, as effects are.
     const features = [...data.coefficients.features, ...(level ? [level.name] : [])];
     const values = data.coefficients.values.map((row, j) => [...row, ...(level ? [level.values[j]] : [])]);
@@ -142,13 +142,14 @@
 
     const half = (j, f) => (errors ? 1.96 * errors[j][f] : 0);
     // On its own scale a row runs from minus to plus its largest value; else all rows share one.
-    const unit = (f) => (common ? (spread?.[f] ?? 1) : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + half(j, f))));
+    const unit = (f) => (common ? (spread?.[f] ?? 1) : 1 / Math.max(1e-300, ...kinds.map((j) => Math.abs(values[j][f]) + Math.max(half(j, f), 1.2816 * (deviations?.[j][f] ?? 0)))));
     let low = 0;
     let high = 0;
     for (const f of shown) {
       for (const j of kinds) {
-        low = Math.min(low, (values[j][f] - half(j, f)) * unit(f));
-        high = Math.max(high, (values[j][f] + half(j, f)) * unit(f));
+        const reach = Math.max(half(j, f), 1.2816 * (deviations?.[j][f] ?? 0));
+        low = Math.min(low, (values[j][f] - reach) * unit(f));
+        high = Math.max(high, (values[j][f] + reach) * unit(f));
       }
     }
     const pad = 0.04 * (high - low || 1);
@@ -195,13 +196,19 @@
         const group = add(svg, "g", { opacity: faded(j), class: "coefficient", "data-kind": j, "data-feature": features[f] });
         const near = (values[j][f] - half(j, f)) * unit(f);
         const far = (values[j][f] + half(j, f)) * unit(f);
+        const own = 1.2816 * (deviations?.[j][f] ?? 0); // on each side of 80 % of the clients
+        if (own) {
+          const [first, last] = [x(Math.max(low - pad, (values[j][f] - own) * unit(f))), x(Math.min(high + pad, (values[j][f] + own) * unit(f)))];
+          add(group, "rect", { class: "own", x: first, width: Math.max(0, last - first), y: y - gap / 2 + 1, height: gap - 2, rx: 2, fill: colour(j), opacity: 0.28 });
+        }
         if (errors) add(group, "line", { x1: x(near), x2: x(far), y1: y, y2: y, stroke: colour(j), "stroke-width": 2.4, "stroke-linecap": "round" });
         marks[j % marks.length](group, x(values[j][f] * unit(f)), y, { fill: colour(j), stroke: "var(--card)", "stroke-width": 1 });
         add(group, "rect", { class: "hit", x: Math.min(x(near), x(far)) - 9, width: Math.abs(x(far) - x(near)) + 18, y: y - gap / 2, height: gap });
         const interval = errors ? `\n95 % interval ${number(values[j][f] - half(j, f))} to ${number(values[j][f] + half(j, f))}` : "";
+        const clients = own ? `\n80 % of its clients: ${number(values[j][f] - own)} to ${number(values[j][f] + own)}` : "";
         const effect = spread && f < slopes ? `\n${number(values[j][f] * spread[f])} for a usual change (${number(spread[f])})` : "";
         if (f > slopes) tell(group, `Kind ${j}, ${features[f]}: ${number(level.raw[j], 5)}\n${number(values[j][f])} from the mean of all`);
-        else tell(group, `Kind ${j}, ${features[f]}: ${number(values[j][f], 5)}${interval}${effect}`);
+        else tell(group, `Kind ${j}, ${features[f]}: ${number(values[j][f], 5)}${interval}${clients}${effect}`);
       }
     });
   });
@@ -327,7 +334,7 @@
   figure("choice", (place, width) => {
     const chosenOne = data.kinds.length;
     const points = data.choice.map((entry) => ({ x: entry.n_clusters, y: entry.bic, chosen: entry.n_clusters === chosenOne, hollow: !entry.sound, entry }));
-    const format = ({ entry }) => `${entry.n_clusters} ${entry.n_clusters === 1 ? "kind" : "kinds"}\nBIC ${number(entry.bic, 7)}\nlog likelihood ${number(entry.likelihood, 7)}${entry.sound ? "" : "\na kind has too few clients to count"}`;
+    const format = ({ entry }) => `${entry.n_clusters} ${entry.n_clusters === 1 ? "kind" : "kinds"}\nBIC ${number(entry.bic, 7)}\nlog likelihood ${number(entry.likelihood, 7)}${entry.reason ? `\n${entry.reason}` : ""}`;
     line(place, width, points, { what: "BIC by number of kinds", below: "number of kinds", format });
   });
 

@@ -208,7 +208,6 @@ def sandwich(matrices: Floats, dim: int) -> Floats:
     return np.asarray(0.25 * times[:, None] * times * total)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of a trial that went astray, which its likelihood tells
 def information(
     query: Deviate, gram: Floats, score: Floats, products: Floats, sides: Floats, traces: Floats
 ) -> tuple[Floats, Floats]:

@@ -32,6 +32,8 @@ HEED = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""
 _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
+_LARGEST = 1e6
+"""A Psi beyond this, in units of the pooled residual, is a step that went astray; sums about it would not be finite."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
 
@@ -228,7 +230,11 @@ def newton_steps(
                 step = room.in_cone(heed)
         except np.linalg.LinAlgError:
             continue
-        steps.append(_moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full))
+        moved = _moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full)
+        if not np.abs(moved.spread).max() <= _LARGEST:
+            decrement = np.inf if heed == 1.0 else decrement
+            continue
+        steps.append(moved)
         if not every and (heed < 1.0 or np.isfinite(decrement)):
             break
     return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), decrement

@@ -13,7 +13,7 @@ from operator import add
 
 import numpy as np
 
-from . import kernels, leaving, marginal, moments, posterior
+from . import kernels, moments, posterior
 from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
@@ -240,6 +240,8 @@ def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
 @answer.register
 def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     """Sum over clients in the units of Psi; theta is turned into standard units once for all."""
+    from . import marginal
+
     frame, candidates, full = query.frame, query.candidates, query.full
     count, k, dim = candidates.theta.shape
     theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
@@ -279,6 +281,8 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
 
 @answer.register
 def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
+    from . import leaving
+
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.frame.dim)
     spread = roots(query.frame, candidates.spread.reshape(len(theta), -1), query.full)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from . import draws, personal, summed
+from . import draws, summed
 from .arrays import Floats
 from .candidates import Candidates, Expect, ExpectSum, Frame
 from .coarse import SURVEY_EXCHANGES, Ground, propose, survey
@@ -31,7 +31,6 @@ from .pool import Pool, Sample
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import TOO_FEW, Fit, Run, Watcher, check_clusters
 from .settings import AutoSettings
-from .spreads import model_covariance
 
 T = TypeVar("T")
 
@@ -132,6 +131,9 @@ def _fit_personal(
     search: Search, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
 ) -> Fit:
     """Fit kinds whose clients deviate."""
+    from . import personal  # which a plain fit can do without
+    from .spreads import model_covariance
+
     run, frame = search.run, search.ground.frame
     with run.timing("personal"):
         found, tried = personal.fit_personal(search, n_clusters, most, start)

@@ -17,8 +17,6 @@ from .arrays import Floats, Ints
 from .assignment import Assignment
 from .client import memberships
 from .data import INTERCEPT, Rows
-from .deviations import packed
-from .effects import MOST_KEPT, mixture_quantile, own_effects, predicted
 from .errors import DataError, SettingsError
 from .exchange import Mixture
 from .losses import loss_named
@@ -129,6 +127,8 @@ class Model:
         """
         self._check_features(clients.features)
         if self.factor is not None:
+            from .effects import MOST_KEPT, own_effects  # which plain kinds can do without
+
             width = self.factor.shape[2]
             small = self.n_clusters * width * (width + 1) // 2 <= MOST_KEPT
             wanted = small if uncertainty is None else uncertainty
@@ -154,6 +154,8 @@ class Model:
         """
         if not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
+        from .effects import mixture_quantile
+
         about = self._foreseen(rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
         return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
@@ -175,17 +177,21 @@ class Model:
         found, told = places >= 0, places[places >= 0]
         if known is not None:
             share[found] = known.probabilities[told]
-        factor = np.zeros((self.n_clusters, self.theta.shape[1], 1)) if self.factor is None else self.factor
-        width = factor.shape[2]
+        if self.factor is None:
+            return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
+        from .deviations import packed
+        from .effects import predicted
+
+        width = self.factor.shape[2]
         effects = np.zeros((*share.shape, width))
         covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
-        if self.personal and known is not None and found.any():
+        if known is not None and found.any():
             effects[found] = known.effects[told]  # type: ignore[index]
             if covariance is not None:
                 self._check_uncertainty(known, covariance)
                 covariance[found] = known.uncertainty[told]  # type: ignore[index]
         phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if self.has_intercept else rows.phi
-        return share[rows.owner], *predicted(phi, rows.owner, self.mixture, factor, effects, covariance)
+        return share[rows.owner], *predicted(phi, rows.owner, self.mixture, self.factor, effects, covariance)
 
     def _rows(self, frame: Any) -> Rows:
         """Find the features in a data frame, and the clients if it has their column."""

@@ -30,8 +30,9 @@ _POLISHED = 5e-3
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED = 4
-"""Times that the rules are adapted to the noise in the last step: it hardly depends on them."""
+_FOLLOWED, _SETTLED = 4, 1e-8
+"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share: the step
+hardly depends on them."""
 _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
@@ -144,9 +145,13 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
-    mixture, gain = found.mixture, 0.0
+    mixture, gain, before = found.mixture, 0.0, 0.0
     for _ in range(_FOLLOWED):
-        steps, gain = newton_steps(following(found, mixture), (1.0,))
+        here = following(found, mixture)
+        if abs(here.rules.prior_variance - before) < _SETTLED * before:
+            break
+        before = here.rules.prior_variance
+        steps, gain = newton_steps(here, (1.0,))
         if not len(steps):
             return found
         mixture = steps

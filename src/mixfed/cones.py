@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .arrays import Floats
-from .deviations import doubled, packed, sandwich, unpacked
+from .deviations import doubled, packed, triangle, unpacked
 
 _SHARPER = 0.1
 """How much mu falls at a time."""
@@ -50,12 +50,17 @@ class Cone:
         if not self.full:
             flat = inverse.ravel()
             return flat, np.diag(flat**2)
+        rows, columns = triangle(self.dim)
         small = packed(inverse)
         curvature = np.zeros((numbers.size, numbers.size))
-        size = small.shape[1]
-        for j, own in enumerate(sandwich(small[:, :, None] * small[:, None, :], self.dim)):
-            curvature[j * size : (j + 1) * size, j * size : (j + 1) * size] = own
-        return (doubled(self.dim) * small).ravel(), curvature
+        size, times = small.shape[1], doubled(self.dim)
+        for j, own in enumerate(inverse):
+            # tr(E_p M E_q M): M has rows of rows, rows of columns and so on.
+            upper, lower = own[rows], own[columns]
+            both = upper[:, rows] * lower[:, columns] + upper[:, columns] * lower[:, rows]
+            own_part = slice(j * size, (j + 1) * size)
+            curvature[own_part, own_part] = 0.5 * times[:, None] * times * both
+        return (times * small).ravel(), curvature
 
     def reach(self, numbers: Floats, step: Floats) -> float:
         """Say how often a step can be taken before it leaves the cone."""

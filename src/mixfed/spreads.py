@@ -12,7 +12,7 @@ Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,8 +95,7 @@ def model_covariance(found: Fitted) -> Floats | None:
     k, dim = found.mixture.theta[0].shape
     room = _Room(found)
     try:
-        ways, cost, _ = room.faces()
-        whole = ways.T @ room.curvature(1.0) @ ways + cost
+        whole = room.curvature_along(room.faces(), 1.0)
         inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
     except np.linalg.LinAlgError:
         return None
@@ -179,14 +178,28 @@ class _Room:
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
         return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)[0]
 
-    def faces(self) -> tuple[Floats, Floats, list[Edge]]:
-        """Give the directions along the faces on which the covariances lie, (f, p), and what these cost, (p, p)."""
+    def faces(self) -> list[Edge]:
+        """Find the faces on which the covariances lie."""
         fisher = self.found.reply.expected[0][:, self.dim + 2 :, self.dim + 2 :][:, self.live][:, :, self.live]
         slopes = self.slope[self.split :].reshape(self.k, -1)
         find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
-        faces = [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
-        ways = block_diag(np.eye(self.split), *(face.directions for face in faces))
-        return ways, block_diag(np.zeros((self.split, self.split)), *(face.cost for face in faces)), faces
+        return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
+
+    def along(self, faces: Sequence[Edge], values: Floats) -> Floats:
+        """Turn what is said of the free parameters (f, c) into what it says of directions along faces. -> (p, c)."""
+        parts = np.split(values[self.split :], self.k)
+        moved = [face.directions.T @ part for face, part in zip(faces, parts, strict=True)]
+        return np.concatenate([values[: self.split], *moved])
+
+    def curvature_along(self, faces: Sequence[Edge], heed: float) -> Floats:
+        """Give the information of the directions along faces and what these cost, (p, p)."""
+        whole = self.along(faces, self.along(faces, self.curvature(heed)).T)
+        first = self.split
+        for face in faces:
+            last = first + len(face.cost)
+            whole[first:last, first:last] += face.cost
+            first = last
+        return whole
 
     def along_faces(self, bold: bool) -> tuple[Floats, float]:
         """Take Newton's own step along the faces. Gives the step (f,) and what it promises.
@@ -194,8 +207,8 @@ class _Room:
         Where the likelihood is not concave, there is none, unless ``bold``: then directions in which it bends upwards
         are taken as if it bent downwards as much, which leads away from a saddle; that promises nothing.
         """
-        ways, cost, faces = self.faces()
-        lean, whole = ways.T @ self.slope, ways.T @ self.curvature(1.0) @ ways + cost
+        faces = self.faces()
+        lean, whole = self.along(faces, self.slope[:, None])[:, 0], self.curvature_along(faces, 1.0)
         promise = np.inf
         try:
             step = cho_solve(cho_factor(whole), lean)
@@ -203,7 +216,7 @@ class _Room:
         except np.linalg.LinAlgError:
             if not bold:
                 raise
-            bends, axes = eigh(whole, ways.T @ self.curvature(0.0) @ ways + cost)
+            bends, axes = eigh(whole, self.curvature_along(faces, 0.0))
             step = axes @ (axes.T @ lean / np.maximum(np.abs(bends), _LEAST_BEND))
         ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
         parts = np.split(step, ends[:-1])[1:]

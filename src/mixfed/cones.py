@@ -24,6 +24,8 @@ _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
 _LEAST_GAP, _GAP = 1e-9, 0.02
 """The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
+_CENTRED = 0.3
+"""The maximum for one mu is met when Newton promises less than half of this, in units of mu: the next mu is far off."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
 
@@ -120,9 +122,11 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float)
         for _ in range(_MOST_STEPS):
             lean, bend = cone.barrier(here)
             gradient = target - reduced @ here + mu * lean
-            step = cho_solve(cho_factor(reduced + mu * bend), gradient)
+            # Symmetric, so its transpose will do, which LAPACK need not turn around.
+            factor = cho_factor((reduced + mu * bend).T, overwrite_a=True, check_finite=False)
+            step = cho_solve(factor, gradient, check_finite=False)
             here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
-            if gradient @ step < 0.05 * mu:
+            if gradient @ step < _CENTRED * mu:
                 break
         yield here
         mu *= _SHARPER

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import draws
-from .approach import CONVERGED, NEAR, following, improve, last_step, polish, started
+from .approach import CONVERGED, NEAR, following, improve, inform, last_step, polish, started
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
-from .deviations import LeaveOut, LeftOutSum, Spreads, roots
+from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, Spreads, roots
 from .exchange import Query, S
 from .frame import from_stretched
 from .mixtures import Rules
@@ -35,8 +35,11 @@ _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
-_ROWS_PER_NUMBER = 60
-"""Rows of a sample for each parameter of a kind."""
+_ROWS_PER_NUMBER, _FEW_ROWS = 60, 20
+"""Rows of a sample for each parameter of a kind; and of a first one, where the number of kinds is given."""
+_RIVAL = 3.0
+"""Forms of Psi that a first sample cannot tell apart: the likelihoods differ by less than so many times the root of the
+number of parameters, about what chance gives them."""
 _STRIDE, _MOST_SHARE = 5.0, 0.29
 """From a sample, the next step asks so many times as many clients, and at most this share of all."""
 _UNEQUAL = 1.5
@@ -84,7 +87,8 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
     else:
         plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
-        tried = _improved(search, [plain], _forms(search), single)
+        tried = _improved(search, [plain], _forms(search), single, _sample(search, _FEW_ROWS))
+        tried = _again(search, tried, _sample(search))
         best = max(tried, key=lambda one: one.bic)
     return _finish(search, best.found, best.who), tried
 
@@ -97,7 +101,7 @@ def _choose(search: Search, most: int) -> list[Tried]:
     while done < min(most, best.k + _PATIENCE):
         ks = range(done + 1, min(done + _PATIENCE, most) + 1)
         search.scan([k for k in ks if k not in search.scanned])
-        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single)
+        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single, _sample(search))
         best, done = _best(search, tried), ks[-1]
         forms = [best.found.full]
     return tried
@@ -134,11 +138,17 @@ def _single(search: Search) -> list[Tried]:
     dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
     return _tried(
-        search, [[started(search.ground.frame, pooled, full)] for full in _forms(search)], _forms(search), rules
+        search,
+        [[started(search.ground.frame, pooled, full)] for full in _forms(search)],
+        _forms(search),
+        rules,
+        _sample(search),
     )
 
 
-def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried]) -> list[Tried]:
+def _improved(
+    search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried], who: Sample | None
+) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
     likely = max(single, key=lambda one: one.bic, default=None)
@@ -154,12 +164,14 @@ def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], s
                 own += drawn(frame, likely.found, k, _starts(search, k), rng)
             starts.append(own)
             full.append(form)
-    return _tried(search, starts, full, rules)
+    return _tried(search, starts, full, rules, who)
 
 
-def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules) -> list[Tried]:
+def _tried(
+    search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules, who: Sample | None
+) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
-    frame, who = search.ground.frame, _sample(search)
+    frame = search.ground.frame
     most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
     near = NEAR if who is None else _CLOSE * most
     conversations = [
@@ -173,15 +185,40 @@ def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[b
     return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
 
 
+def _again(search: Search, tried: Sequence[Tried], who: Sample | None) -> list[Tried]:
+    """Go on with those who may be the best on a larger sample, if it is one."""
+    best = max(tried, key=lambda one: one.bic)
+    if who == best.who:
+        return list(tried)
+    everyone = search.ground.census.n_rows
+
+    def close(one: Tried) -> bool:
+        # The difference of log likelihoods, in the sample as it was.
+        gap = 0.5 * (best.bic - one.bic) * best.rows / everyone
+        return bool(gap <= _RIVAL * np.sqrt(free_parameters(best.found)))
+
+    rivals = [one for one in tried if close(one)]
+    steps = [_nearer(search, one.found) for one in rivals]
+    found: list[Fitted] = search.converse("personal", list(steps), who)
+    return [one for one in tried if one not in rivals] + [_judged(search, one, None, who) for one in found]
+
+
+def _nearer(search: Search, found: Fitted) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Bring what a smaller sample found near the maximum of a larger one: a conversation."""
+    frame, rules = search.ground.frame, following(found, found.mixture).rules
+    near = _CLOSE * found.reply.score.size
+    return improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True)
+
+
 def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
     """Ask one question: a short conversation."""
     return (yield query)
 
 
-def _sample(search: Search) -> Sample | None:
+def _sample(search: Search, rows: float = _ROWS_PER_NUMBER) -> Sample | None:
     """Draw as many clients as tell the parameters of a small kind: the same for all numbers of kinds."""
     frame, kinds = search.ground.frame, search.n_clusters or _SCAN_KINDS
-    return search.ground.crowd.draw(_ROWS_PER_NUMBER * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
+    return search.ground.crowd.draw(rows * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
 
 
 def _starts(search: Search, k: int) -> int:
@@ -217,10 +254,8 @@ def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
     frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
     if who is not None:
         more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
-        near = _CLOSE * found.reply.score.size
-        found = search.one(
-            "personal", improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True), more
-        )
+        found = search.one("personal", polish(frame, found, rules, _CLOSE), more)
+        found = search.one("personal", inform(frame, found, rules), more)
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))

@@ -34,6 +34,8 @@ _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
+_AS_PROMISED = 0.5
+"""A step along faces gains so much, at least, of what it promises, or is not taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,11 +174,11 @@ class _Room:
         """Give the information of the free parameters, (f, f)."""
         return np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
 
-    def in_cone(self, heed: float) -> Floats:
-        """Take a step anywhere within the cone. -> (f,)."""
+    def in_cone(self, heed: float) -> tuple[Floats, float]:
+        """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""
         cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
-        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)[0]
+        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)
 
     def faces(self) -> list[Edge]:
         """Find the faces on which the covariances lie."""
@@ -200,6 +202,24 @@ class _Room:
             whole[first:last, first:last] += face.cost
             first = last
         return whole
+
+    def newton(self, bold: bool) -> tuple[Floats, float]:
+        """Take Newton's own step: along the faces if it is short enough to follow them, else anywhere within the cone.
+
+        Gives the step (f,) and what it promises.
+        """
+        try:
+            step, promise = self.along_faces(bold)
+        except np.linalg.LinAlgError:
+            return self.in_cone(1.0)
+        # Faces are curved. On the way along them the likelihood should rise as it would along a line.
+        if np.isfinite(promise) and self.gain(step) < _AS_PROMISED * promise:
+            return self.in_cone(1.0)
+        return step, promise
+
+    def gain(self, step: Floats) -> float:
+        """Say what a step (f,) gains if the likelihood is quadratic."""
+        return float(self.slope @ step - 0.5 * step @ self.curvature(1.0) @ step)
 
     def along_faces(self, bold: bool) -> tuple[Floats, float]:
         """Take Newton's own step along the faces. Gives the step (f,) and what it promises.
@@ -236,9 +256,9 @@ def newton_steps(
     for heed in sorted(heeds, reverse=True):
         try:
             if heed == 1.0:
-                step, decrement = room.along_faces(bold)
+                step, decrement = room.newton(bold)
             else:
-                step = room.in_cone(heed)
+                step, _ = room.in_cone(heed)
         except np.linalg.LinAlgError:
             continue
         steps.append(_moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full))

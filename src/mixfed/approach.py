@@ -142,13 +142,21 @@ def polish(
     return found
 
 
-def inform(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, DeviateSum, Fitted]:
-    """Take Newton's next step, if there is one, and ask for the curvature there; Fisher's stays."""
+def hand_on(
+    frame: Frame, found: Fitted, rules: Rules, polished: float
+) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Bring what a smaller sample found near the maximum of a larger one, by scores, and ask for the curvature there.
+
+    Fisher's information stays that of the smaller sample.
+    """
+    found = yield from polish(frame, found, rules, polished)
     steps, _ = newton_steps(found, HEED)
     mixture = steps if len(steps) else found.mixture
     reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
     value = float(values(mixture, reply, rules)[0])
+    if value < found.value:
+        return found
     return Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
 
 

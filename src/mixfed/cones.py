@@ -22,10 +22,11 @@ _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_LEAST_GAP, _GAP = 1e-9, 0.02
-"""The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
-_CENTRED = 0.3
-"""The maximum for one mu is met when Newton promises less than half of this, in units of mu: the next mu is far off."""
+_FIRST_GAP, _LEAST_GAP, _GAP = 0.1, 1e-9, 0.02
+"""The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
+likelihood, or by so much of what the step gains."""
+_CENTRED = 1.0
+"""A maximum for one mu is met when Newton promises less than half of this, in units of mu: the next is far off."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
 
@@ -104,7 +105,7 @@ def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: 
     pull = slope[kept] - curvature[kept, free] @ alone
     start = cone.lifted(numbers + step[kept], floor)
     target = pull + reduced @ numbers
-    gap = max(promise, _LEAST_GAP)
+    gap = max(_FIRST_GAP * promise, _LEAST_GAP)
     for found in _path(reduced, target, start, cone, gap):
         moved = found - numbers
         step = np.concatenate([alone - across @ moved, moved])

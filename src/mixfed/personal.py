@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import draws
-from .approach import CONVERGED, NEAR, following, improve, inform, last_step, polish, started
+from .approach import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
-from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, Spreads, roots
+from .deviations import LeaveOut, LeftOutSum, Spreads, roots
 from .exchange import Query, S
 from .frame import from_stretched
 from .mixtures import Rules
@@ -48,8 +48,9 @@ _SCAN_KINDS = 6
 """While the number of kinds is unknown, samples are made for so many."""
 _WORK, _MOST_STARTS = 2e7, 6
 """Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
-_CLOSE = 0.02
-"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""
+_CLOSE, _CLOSER = 0.02, 0.002
+"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
+second is for the last sample, whose curvature serves for all."""
 _NO_WORSE = 1.001
 """Errors of left-out rows, as multiples of those with one kind, up to which more kinds count as no worse."""
 _SMALL = 6
@@ -198,16 +199,10 @@ def _again(search: Search, tried: Sequence[Tried], who: Sample | None) -> list[T
         return bool(gap <= _RIVAL * np.sqrt(free_parameters(best.found)))
 
     rivals = [one for one in tried if close(one)]
-    steps = [_nearer(search, one.found) for one in rivals]
+    frame = search.ground.frame
+    steps = [hand_on(frame, one.found, following(one.found, one.found.mixture).rules, _CLOSE) for one in rivals]
     found: list[Fitted] = search.converse("personal", list(steps), who)
     return [one for one in tried if one not in rivals] + [_judged(search, one, None, who) for one in found]
-
-
-def _nearer(search: Search, found: Fitted) -> Generator[Deviate, DeviateSum, Fitted]:
-    """Bring what a smaller sample found near the maximum of a larger one: a conversation."""
-    frame, rules = search.ground.frame, following(found, found.mixture).rules
-    near = _CLOSE * found.reply.score.size
-    return improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True)
 
 
 def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
@@ -254,8 +249,7 @@ def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
     frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
     if who is not None:
         more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
-        found = search.one("personal", polish(frame, found, rules, _CLOSE), more)
-        found = search.one("personal", inform(frame, found, rules), more)
+        found = search.one("personal", hand_on(frame, found, rules, _CLOSER), more)
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))

@@ -13,6 +13,7 @@ Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,8 +35,9 @@ _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
-_AS_PROMISED = 0.5
-"""A step along faces gains so much, at least, of what it promises, or is not taken."""
+_AS_PROMISED, _FAR = 0.5, 0.02
+"""A step along faces gains so much of what it promises, and promises no more for each parameter, or another is taken
+if there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,9 +214,12 @@ class _Room:
             step, promise = self.along_faces(bold)
         except np.linalg.LinAlgError:
             return self.in_cone(1.0)
-        # Faces are curved. On the way along them the likelihood should rise as it would along a line.
+        # Faces are curved: on the way along them the likelihood should rise as it would along a line.
         if np.isfinite(promise) and self.gain(step) < _AS_PROMISED * promise:
             return self.in_cone(1.0)
+        if _FAR * self.slope.size < promise < np.inf:  # other faces may be better
+            with suppress(np.linalg.LinAlgError):
+                return self.in_cone(1.0)
         return step, promise
 
     def gain(self, step: Floats) -> float:

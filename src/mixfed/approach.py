@@ -15,7 +15,7 @@ from .candidates import Candidates, Frame
 from .deviations import INFORMATION, Deviate, DeviateSum, Spreads, packed
 from .mixtures import Rules
 from .run import Stop
-from .spreads import HEED, Fitted, em_step, newton_steps, values
+from .spreads import HEED, Fitted, em_step, learned, newton_steps, values
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""
@@ -128,8 +128,11 @@ def polish(
             mixture, ask = _between(found.mixture, ahead, share), False
             continue
         share = 1.0
-        curved = reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
+        reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
+        if not ask and np.isfinite(last):
+            here = learned(found, here)
+        curved = here.reply
         ahead, decrement = newton_steps(here, HEED)
         found = dataclasses.replace(here, decrement=decrement)
         if not len(ahead):

@@ -12,6 +12,7 @@ Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -138,6 +139,23 @@ def _slope(found: Fitted) -> Floats:
     slope[:, dim] += 0.5 * _added_rows(k) * (found.rules.prior_variance * precision - 1.0)
     slope[:, dim + 1] -= reply.clients[0].sum() * np.exp(mixture.log_weight[0])
     return np.asarray(slope.ravel())
+
+
+def learned(before: Fitted, here: Fitted) -> Fitted:
+    """Correct the information by how much the slope has changed on the way here: the step of BFGS."""
+    step = _flat(here.mixture) - _flat(before.mixture)
+    change, bend = _slope(before) - _slope(here), _curvature(here, 1.0) @ step
+    told, expected = float(change @ step), float(step @ bend)
+    if min(told, expected) <= _LEAST_BEND * max(told, expected):
+        return here
+    missing = here.reply.missing + np.outer(bend, bend) / expected - np.outer(change, change) / told
+    return dataclasses.replace(here, reply=dataclasses.replace(here.reply, missing=missing))
+
+
+def _flat(mixture: Spreads) -> Floats:
+    """Give the numbers of a mixture in the order of its score, (k q,)."""
+    parts = (mixture.theta[0], mixture.log_variance[0, :, None], mixture.log_weight[0, :, None], mixture.spread[0])
+    return np.concatenate(parts, axis=1).ravel()
 
 
 class _Room:

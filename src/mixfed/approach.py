@@ -25,7 +25,7 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
 NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-POLISHED = 1e-4
+POLISHED = 2e-4
 """The same for each parameter where the curvature is borrowed: none is then off by more than about a hundredth of its
 standard error."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10

@@ -35,12 +35,9 @@ _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
-_ROWS_PER_NUMBER, _FEW_ROWS = 60, 20
-"""Rows of a sample for each parameter of a kind; and of a first one, where the number of kinds is given."""
-_RIVAL = 3.0
-"""Forms of Psi that a first sample cannot tell apart: the likelihoods differ by less than so many times the root of the
-number of parameters, about what chance gives them."""
-_STRIDE, _MOST_SHARE = 5.0, 0.29
+_ROWS_PER_NUMBER, _FEW_ROWS = 60, 35
+"""Rows of a sample for each parameter of a kind; and where only the form of Psi is to be told, from one start."""
+_STRIDE, _MOST_SHARE = 5.0, 0.15
 """From a sample, the next step asks so many times as many clients, and at most this share of all."""
 _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
@@ -88,8 +85,7 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
     else:
         plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
-        tried = _improved(search, [plain], _forms(search), single, _sample(search, _FEW_ROWS))
-        tried = _again(search, tried, _sample(search))
+        tried = _improved(search, [plain], _forms(search), single, _sample(search))
         best = max(tried, key=lambda one: one.bic)
     return _finish(search, best.found, best.who), tried
 
@@ -186,32 +182,19 @@ def _tried(
     return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
 
 
-def _again(search: Search, tried: Sequence[Tried], who: Sample | None) -> list[Tried]:
-    """Go on with those who may be the best on a larger sample, if it is one."""
-    best = max(tried, key=lambda one: one.bic)
-    if who == best.who:
-        return list(tried)
-    everyone = search.ground.census.n_rows
-
-    def close(one: Tried) -> bool:
-        # The difference of log likelihoods, in the sample as it was.
-        gap = 0.5 * (best.bic - one.bic) * best.rows / everyone
-        return bool(gap <= _RIVAL * np.sqrt(free_parameters(best.found)))
-
-    rivals = [one for one in tried if close(one)]
-    frame = search.ground.frame
-    steps = [hand_on(frame, one.found, following(one.found, one.found.mixture).rules, _CLOSE) for one in rivals]
-    found: list[Fitted] = search.converse("personal", list(steps), who)
-    return [one for one in tried if one not in rivals] + [_judged(search, one, None, who) for one in found]
-
-
 def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
     """Ask one question: a short conversation."""
     return (yield query)
 
 
-def _sample(search: Search, rows: float = _ROWS_PER_NUMBER) -> Sample | None:
+def _sample(search: Search) -> Sample | None:
     """Draw as many clients as tell the parameters of a small kind: the same for all numbers of kinds."""
+    few = search.n_clusters is not None and not _starts(search, search.n_clusters)
+    return _drawn(search, _FEW_ROWS if few else _ROWS_PER_NUMBER)
+
+
+def _drawn(search: Search, rows: float) -> Sample | None:
+    """Draw clients with so many rows for each parameter of a small kind."""
     frame, kinds = search.ground.frame, search.n_clusters or _SCAN_KINDS
     return search.ground.crowd.draw(rows * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
 
@@ -219,7 +202,7 @@ def _sample(search: Search, rows: float = _ROWS_PER_NUMBER) -> Sample | None:
 def _starts(search: Search, k: int) -> int:
     """Say how many starts to draw: fewer where each takes more work."""
     dim, census = search.ground.frame.dim, search.ground.census
-    who = _sample(search)
+    who = _drawn(search, _ROWS_PER_NUMBER)
     rows = census.n_rows * (1.0 if who is None else who.share)
     return int(np.clip(_WORK / (rows * k * dim**2), 0, _MOST_STARTS))
 

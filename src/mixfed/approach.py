@@ -25,9 +25,9 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
 NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-POLISHED = 2e-4
-"""The same for each parameter where the curvature is borrowed: none is then off by more than about a hundredth of its
-standard error."""
+POLISHED = 5e-4
+"""The same for each parameter where the curvature is borrowed: they are then off by a thirtieth
+of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
@@ -74,7 +74,7 @@ def improve(
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
-    trials, informed = start, () if many and len(start) > 1 else tuple(range(len(start)))
+    trials, informed = start, () if (many or hurry) and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
     for _ in range(rounds):
         reply = yield Deviate(frame, trials, full, informed)

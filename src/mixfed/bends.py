@@ -13,7 +13,7 @@ from .arrays import Floats, Ints
 from .compiled import compiled
 from .fewrows import inverse_lower
 
-_WAVERING = 1e-4
+_WAVERING = 1e-5
 """A client with p_j (1 - p_j) below this misses no information about kind j worth the name."""
 PILE, PAIRS = 64, 32
 """Clients of a kind, and of a pair of kinds, that are gathered before BLAS multiplies them."""

@@ -77,15 +77,15 @@ def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
 
 @compiled
 def _mix(x: Floats, spread: Floats, full: bool, out: Floats) -> None:
-    """Give X Psi of all models. x (n, w), spread (w, L w), or (1, L w) unless full -> out (n, L w)."""
-    if full:
-        np.dot(x, spread, out)
-        return
+    """Give X Psi of all models. x (n, w), spread (L, w, w), or (L, 1, w) unless full -> out (L, n or more, w)."""
     n, width = x.shape
-    for row in range(n):
-        for first in range(0, spread.shape[1], width):
+    for j in range(len(spread)):
+        if full:
+            np.dot(x, spread[j], out[j, :n])
+            continue
+        for row in range(n):
             for a in range(width):
-                out[row, first + a] = x[row, a] * spread[0, first + a]
+                out[j, row, a] = x[row, a] * spread[j, 0, a]
 
 
 @compiled
@@ -208,7 +208,7 @@ def expect(
 ) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
-    x (n, w), y (n,), theta (w, L), spread (w, L w) if full, else (1, L w), informed (C,): place of a candidate among
+    x (n, w), y (n,), theta (w, L), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among
     the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
     (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
@@ -235,7 +235,7 @@ def expect(
         longest = max(longest, offsets[i + 1] - offsets[i])
     size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
     own_x, own_y, about = np.empty((size, width)), np.empty(size), np.empty((min(size, n_clients) + 1, 2))
-    mixed, predicted = np.empty((size, total * width)), np.empty((size, total))
+    mixed, predicted = np.empty((total, size, width)), np.empty((size, total))
     inverse, roots, errors, back = (
         np.zeros((most, most)),
         np.zeros((total, most, most)),
@@ -257,14 +257,14 @@ def expect(
         end = _gather(x, y, offsets, begin, size, own_x, own_y, about)
         filled = int(about[end - begin, 0])
         np.dot(own_x[:filled], theta, predicted[:filled])
-        _mix(own_x[:filled], spread, full, mixed[:filled])
+        _mix(own_x[:filled], spread, full, mixed)
         for i in range(begin, end):
             first, rest = int(about[i - begin, 0]), about[i - begin, 1]
             after, size_i = int(about[i - begin + 1, 0]), offsets[i + 1] - offsets[i]
             n = after - first
             mine, extra = own_x[first:after], size_i - n
             for j in range(total):
-                near = mixed[first:after, j * width : (j + 1) * width]
+                near = mixed[j, first:after]
                 value = _log_density(
                     mine, own_y[first:after], predicted[first:after, j], near, variance[j], roots[j], errors[j]
                 )
@@ -318,8 +318,7 @@ def expect(
     for j in range(total):
         asked = informed[j // k]
         _level(heaps[j], pulls[j], asked >= 0, heights[j], squares[j])
-        near = spread[:, j * width : (j + 1) * width]
-        trace = _slopes(squares[j], sums[j], variance[j], near, full, gram[j], score[j])
+        trace = _slopes(squares[j], sums[j], variance[j], spread[j], full, gram[j], score[j])
         if asked >= 0:
             traces[asked * k + j % k, 0] = trace
             _pack_sides(squares[j], sides[asked * k + j % k])

@@ -169,6 +169,7 @@ class _Room:
         self.slope: Floats = self.reduce.T @ _slope(found)
         self.numbers = found.mixture.spread[0][:, self.live]
         self.split = self.slope.size - self.numbers.size
+        self._known: dict[float, Floats] = {}
 
     def _live(self) -> Bools:
         """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
@@ -192,7 +193,9 @@ class _Room:
 
     def curvature(self, heed: float) -> Floats:
         """Give the information of the free parameters, (f, f)."""
-        return np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+        if heed not in self._known:
+            self._known[heed] = np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+        return self._known[heed]
 
     def in_cone(self, heed: float) -> tuple[Floats, float]:
         """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""

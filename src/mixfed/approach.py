@@ -145,9 +145,7 @@ def polish(
     return found
 
 
-def hand_on(
-    frame: Frame, found: Fitted, rules: Rules, polished: float
-) -> Generator[Deviate, DeviateSum, Fitted]:
+def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Generator[Deviate, DeviateSum, Fitted]:
     """Bring what a smaller sample found near the maximum of a larger one, by scores, and ask for the curvature there.
 
     Fisher's information stays that of the smaller sample.

@@ -108,16 +108,16 @@ def improve(
 
 
 def polish(
-    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED
+    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED, *, ask: bool = False
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
 
     So most often only scores are asked for. Ends at the maximum, where another step promises less than ``polished`` for
-    each parameter, or where a step fails.
+    each parameter, or where a step fails. If told to ``ask``, the first step asks for the curvature at once.
     """
     near = polished * found.reply.score.size
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
-    ask, ahead, share = False, mixture, 1.0
+    ahead, share = mixture, 1.0
     for _ in range(_MOST_POLISH):
         reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
@@ -134,8 +134,8 @@ def polish(
             here = learned(found, here)
         curved = here.reply
         ahead, decrement = newton_steps(here, HEED)
-        found = dataclasses.replace(here, decrement=decrement)
-        if not len(ahead):
+        found = dataclasses.replace(here, decrement=decrement, ahead=ahead if len(ahead) else None)
+        if found.ahead is None:
             break
         # The promise falls by about as much in each step: the one after the next step is known before it is taken.
         if decrement < near or decrement**2 < near * last < np.inf:
@@ -150,9 +150,8 @@ def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Gener
 
     Fisher's information stays that of the smaller sample.
     """
-    found = yield from polish(frame, found, rules, polished)
-    steps, _ = newton_steps(found, HEED)
-    mixture = steps if len(steps) else found.mixture
+    found = yield from polish(frame, found, rules, polished, ask=True)
+    mixture = found.mixture if found.ahead is None else found.ahead
     reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
     value = float(values(mixture, reply, rules)[0])

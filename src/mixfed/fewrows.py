@@ -77,7 +77,7 @@ def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
                     total, product = total + np.log(product), 1.0
             else:
                 root[i, j] = value * root[j, j]
-    return total + np.log(product)
+    return float(total + np.log(product))
 
 
 @compiled

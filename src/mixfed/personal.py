@@ -45,7 +45,7 @@ _SCAN_KINDS = 6
 """While the number of kinds is unknown, samples are made for so many."""
 _WORK, _MOST_STARTS = 2e7, 6
 """Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
-_CLOSE, _CLOSER = 0.02, 0.002
+_CLOSE, _CLOSER = 0.02, 0.01
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
 second is for the last sample, whose curvature serves for all."""
 _NO_WORSE = 1.001

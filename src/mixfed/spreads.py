@@ -56,6 +56,8 @@ class Fitted:
     decrement: float = np.inf
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
+    ahead: Spreads | None = None
+    """Where that step leads, if it is at hand."""
 
 
 def values(candidates: Spreads, reply: DeviateSum, rules: Rules) -> Floats:

@@ -37,8 +37,9 @@ _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER, _FEW_ROWS = 60, 35
 """Rows of a sample for each parameter of a kind; and where only the form of Psi is to be told, from one start."""
-_STRIDE, _MOST_SHARE = 5.0, 0.15
-"""From a sample, the next step asks so many times as many clients, and at most this share of all."""
+_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.15, 1.5
+"""From a sample, the next step asks so many times as many clients, and at most this share of all; unless that is less
+than so many times as many."""
 _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
 _SCAN_KINDS = 6
@@ -231,8 +232,9 @@ def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
     """
     frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
     if who is not None:
-        more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
-        found = search.one("personal", hand_on(frame, found, rules, _CLOSER), more)
+        share = min(_STRIDE * who.share, _MOST_SHARE)
+        if share > _WORTH * who.share:
+            found = search.one("personal", hand_on(frame, found, rules, _CLOSER), crowd.draw(share * crowd.n_rows))
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))

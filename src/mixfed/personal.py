@@ -35,9 +35,9 @@ _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
-_ROWS_PER_NUMBER, _FEW_ROWS = 60, 35
-"""Rows of a sample for each parameter of a kind; and where only the form of Psi is to be told, from one start."""
-_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.15, 1.5
+_ROWS_PER_NUMBER = 60
+"""Rows of a sample for each parameter of a kind: with fewer, larger samples have to mend more than that saves."""
+_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.29, 1.5
 """From a sample, the next step asks so many times as many clients, and at most this share of all; unless that is less
 than so many times as many."""
 _UNEQUAL = 1.5
@@ -190,20 +190,14 @@ def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
 
 def _sample(search: Search) -> Sample | None:
     """Draw as many clients as tell the parameters of a small kind: the same for all numbers of kinds."""
-    few = search.n_clusters is not None and not _starts(search, search.n_clusters)
-    return _drawn(search, _FEW_ROWS if few else _ROWS_PER_NUMBER)
-
-
-def _drawn(search: Search, rows: float) -> Sample | None:
-    """Draw clients with so many rows for each parameter of a small kind."""
     frame, kinds = search.ground.frame, search.n_clusters or _SCAN_KINDS
-    return search.ground.crowd.draw(rows * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
+    return search.ground.crowd.draw(_ROWS_PER_NUMBER * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
 
 
 def _starts(search: Search, k: int) -> int:
     """Say how many starts to draw: fewer where each takes more work."""
     dim, census = search.ground.frame.dim, search.ground.census
-    who = _drawn(search, _ROWS_PER_NUMBER)
+    who = _sample(search)
     rows = census.n_rows * (1.0 if who is None else who.share)
     return int(np.clip(_WORK / (rows * k * dim**2), 0, _MOST_STARTS))
 

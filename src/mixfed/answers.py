@@ -248,7 +248,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     if not full:
         theta = theta @ frame.whiten.T
     width = theta.shape[1]
-    matrices = unpacked(spread, width).transpose(1, 0, 2).reshape(width, -1) if full else spread.reshape(1, -1)
+    matrices = unpacked(spread, width) if full else spread[:, None, :]
     # One layout of every array: each other one would be compiled for itself.
     theta, matrices, log_variance, log_weight = map(
         np.ascontiguousarray, (theta.T, matrices, candidates.log_variance, candidates.log_weight)

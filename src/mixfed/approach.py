@@ -15,7 +15,7 @@ from .candidates import Candidates, Frame
 from .deviations import INFORMATION, Deviate, DeviateSum, Spreads, packed
 from .mixtures import Rules
 from .run import Stop
-from .spreads import HEED, Fitted, em_step, newton_steps, values
+from .spreads import HEED, Fitted, em_step, learned, newton_steps, values
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""
@@ -25,13 +25,15 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
 NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-_POLISHED = 5e-3
-"""The same where the curvature is borrowed."""
+POLISHED = 1e-4
+"""The same for each parameter where the curvature is borrowed: they are then off by a hundredth
+of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED = 4
-"""Times that the rules are adapted to the noise in the last step: it hardly depends on them."""
+_FOLLOWED, _SETTLED = 4, 1e-8
+"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share: the step
+hardly depends on them."""
 _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
@@ -72,7 +74,7 @@ def improve(
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
-    trials, informed = start, () if many and len(start) > 1 else tuple(range(len(start)))
+    trials, informed = start, () if (many or hurry) and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
     for _ in range(rounds):
         reply = yield Deviate(frame, trials, full, informed)
@@ -105,13 +107,17 @@ def improve(
     return best
 
 
-def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, DeviateSum, Fitted]:
-    """Take Newton's steps on all clients from what a sample found, whose curvature serves as long as it is of use.
+def polish(
+    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED, *, ask: bool = False
+) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
 
-    So most often only scores are asked for. Ends at the maximum, or where a step fails.
+    So most often only scores are asked for. Ends at the maximum, where another step promises less than ``polished`` for
+    each parameter, or where a step fails. If told to ``ask``, the first step asks for the curvature at once.
     """
+    near = polished * found.reply.score.size
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
-    ask, ahead, share = False, mixture, 1.0
+    ahead, share = mixture, 1.0
     for _ in range(_MOST_POLISH):
         reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
@@ -122,18 +128,36 @@ def polish(frame: Frame, found: Fitted, rules: Rules) -> Generator[Deviate, Devi
             mixture, ask = _between(found.mixture, ahead, share), False
             continue
         share = 1.0
-        curved = reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
+        reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
+        if not ask and np.isfinite(last):
+            here = learned(found, here)
+        curved = here.reply
         ahead, decrement = newton_steps(here, HEED)
-        found = dataclasses.replace(here, decrement=decrement)
-        if not len(ahead):
+        found = dataclasses.replace(here, decrement=decrement, ahead=ahead if len(ahead) else None)
+        if found.ahead is None:
             break
         # The promise falls by about as much in each step: the one after the next step is known before it is taken.
-        if decrement < _POLISHED or decrement**2 < _POLISHED * last < np.inf:
+        if decrement < near or decrement**2 < near * last < np.inf:
             return dataclasses.replace(found, stop=Stop.MAXIMUM)
         ask = decrement > _STEADY * last
         mixture, before, last = ahead, value, decrement
     return found
+
+
+def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Generator[Deviate, DeviateSum, Fitted]:
+    """Bring what a smaller sample found near the maximum of a larger one, by scores, and ask for the curvature there.
+
+    Fisher's information stays that of the smaller sample.
+    """
+    found = yield from polish(frame, found, rules, polished, ask=True)
+    mixture = found.mixture if found.ahead is None else found.ahead
+    reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
+    reply = _borrowed(reply, found.reply, ("expected",))
+    value = float(values(mixture, reply, rules)[0])
+    if value < found.value:
+        return found
+    return Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
 
 
 def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> DeviateSum:
@@ -144,9 +168,13 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
-    mixture, gain = found.mixture, 0.0
+    mixture, gain, before = found.mixture, 0.0, 0.0
     for _ in range(_FOLLOWED):
-        steps, gain = newton_steps(following(found, mixture), (1.0,))
+        here = following(found, mixture)
+        if abs(here.rules.prior_variance - before) < _SETTLED * before:
+            break
+        before = here.rules.prior_variance
+        steps, gain = newton_steps(here, (1.0,))
         if not len(steps):
             return found
         mixture = steps

@@ -16,14 +16,17 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .arrays import Floats
-from .deviations import doubled, packed, sandwich, unpacked
+from .deviations import doubled, packed, triangle, unpacked
 
 _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_LEAST_GAP, _GAP = 1e-9, 0.02
-"""The answer may miss the true one by so much of log likelihood, or by so much of what the step gains."""
+_FIRST_GAP, _LEAST_GAP, _GAP = 0.1, 1e-9, 0.02
+"""The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
+likelihood, or by so much of what the step gains."""
+_CENTRED = 1.0
+"""A maximum for one mu is met when Newton promises less than half of this, in units of mu: the next is far off."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
 
@@ -50,12 +53,17 @@ class Cone:
         if not self.full:
             flat = inverse.ravel()
             return flat, np.diag(flat**2)
+        rows, columns = triangle(self.dim)
         small = packed(inverse)
         curvature = np.zeros((numbers.size, numbers.size))
-        size = small.shape[1]
-        for j, own in enumerate(sandwich(small[:, :, None] * small[:, None, :], self.dim)):
-            curvature[j * size : (j + 1) * size, j * size : (j + 1) * size] = own
-        return (doubled(self.dim) * small).ravel(), curvature
+        size, times = small.shape[1], doubled(self.dim)
+        for j, own in enumerate(inverse):
+            # tr(E_p M E_q M): M has rows of rows, rows of columns and so on.
+            upper, lower = own[rows], own[columns]
+            both = upper[:, rows] * lower[:, columns] + upper[:, columns] * lower[:, rows]
+            own_part = slice(j * size, (j + 1) * size)
+            curvature[own_part, own_part] = 0.5 * times[:, None] * times * both
+        return (times * small).ravel(), curvature
 
     def reach(self, numbers: Floats, step: Floats) -> float:
         """Say how often a step can be taken before it leaves the cone."""
@@ -97,7 +105,7 @@ def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: 
     pull = slope[kept] - curvature[kept, free] @ alone
     start = cone.lifted(numbers + step[kept], floor)
     target = pull + reduced @ numbers
-    gap = max(promise, _LEAST_GAP)
+    gap = max(_FIRST_GAP * promise, _LEAST_GAP)
     for found in _path(reduced, target, start, cone, gap):
         moved = found - numbers
         step = np.concatenate([alone - across @ moved, moved])
@@ -115,9 +123,11 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float)
         for _ in range(_MOST_STEPS):
             lean, bend = cone.barrier(here)
             gradient = target - reduced @ here + mu * lean
-            step = cho_solve(cho_factor(reduced + mu * bend), gradient)
+            # Symmetric, so its transpose will do, which LAPACK need not turn around.
+            factor = cho_factor((reduced + mu * bend).T, overwrite_a=True, check_finite=False)
+            step = cho_solve(factor, gradient, check_finite=False)
             here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
-            if gradient @ step < 0.05 * mu:
+            if gradient @ step < _CENTRED * mu:
                 break
         yield here
         mu *= _SHARPER

@@ -234,7 +234,7 @@ def information(
     observed = np.zeros_like(expected)
     side = 0.5 * variance[:, None] * times[kept] * sides[:, 0, kept]
     other_side = variance[:, None] * times[kept] * sides[:, 1, kept] - side
-    corner = 0.5 * variance**2 * traces[:, 0]
+    corner = 0.5 * traces[:, 0]
     other_corner = variance**2 * traces[:, 1] - corner - score[kinds, noise]
     for matrix, curvature, beside, last in (
         (expected, half, side, corner),

@@ -127,7 +127,7 @@ def _effects(
                 error[row] = left[row]
                 for s in range(row):
                     error[row] -= root[row, s] * error[s]
-                error[row] /= root[row, row]
+                error[row] *= root[row, row]
                 value += error[row] * error[row]
                 for a in range(width):
                     mean[i, j, a] += solved[row, a] * error[row]

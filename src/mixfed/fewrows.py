@@ -54,9 +54,12 @@ def reflect(x: Floats, y: Floats) -> float:
 
 @compiled
 def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
-    """Factor V = variance I + X Psi X^T = K K^T, K in root (m, m). Gives log det V. x (m, w), mixed = X Psi (m, w)."""
+    """Factor V = variance I + X Psi X^T = K K^T. Gives log det V. x (m, w), mixed = X Psi (m, w).
+
+    root (m, m) gets K below its diagonal, and on it 1 / K_ii: to divide takes long.
+    """
     n, width = x.shape
-    total = 0.0
+    total, product = 0.0, 1.0
     for i in range(n):
         for j in range(i + 1):
             value = variance if i == j else 0.0
@@ -66,16 +69,20 @@ def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
                 value -= root[i, s] * root[j, s]
             if i == j:
                 # V is above variance I: less is rounding.
-                root[i, i] = np.sqrt(max(value, 0.5 * variance))
-                total += 2.0 * np.log(root[i, i])
+                value = max(value, 0.5 * variance)
+                root[i, i] = 1.0 / np.sqrt(value)
+                # A logarithm takes long, too: one does for many rows.
+                product *= value
+                if not 1e-100 < product < 1e100:
+                    total, product = total + np.log(product), 1.0
             else:
-                root[i, j] = value / root[j, j]
-    return total
+                root[i, j] = value * root[j, j]
+    return float(total + np.log(product))
 
 
 @compiled
 def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
-    """Give K^-1 columns. root (n, n) lower, columns (n, c) -> out (n, c)."""
+    """Give K^-1 columns. root (n, n) as of `factorise`, columns (n, c) -> out (n, c)."""
     width = columns.shape[1]
     for i in range(n):
         for a in range(width):
@@ -84,22 +91,33 @@ def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
             factor = root[i, s]
             for a in range(width):
                 out[i, a] -= factor * out[s, a]
-        inverse = 1.0 / root[i, i]
         for a in range(width):
-            out[i, a] *= inverse
+            out[i, a] *= root[i, i]
+
+
+@compiled
+def solve_back(root: Floats, n: int, column: Floats, out: Floats) -> float:
+    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,)."""
+    squares = 0.0
+    for i in range(n - 1, -1, -1):
+        value = column[i]
+        for s in range(i + 1, n):
+            value -= root[s, i] * out[s]
+        out[i] = value * root[i, i]
+        squares += out[i] * out[i]
+    return squares
 
 
 @compiled
 def inverse_lower(root: Floats, n: int, out: Floats) -> None:
-    """Give K^-1. root (n, n) lower -> out (n, n) lower."""
+    """Give K^-1. root (n, n) as of `factorise` -> out (n, n) lower."""
     for i in range(n):
-        inverse = 1.0 / root[i, i]
         for j in range(i):
             total = 0.0
             for s in range(j, i):
                 total -= root[i, s] * out[s, j]
-            out[i, j] = total * inverse
-        out[i, i] = inverse
+            out[i, j] = total * root[i, i]
+        out[i, i] = root[i, i]
 
 
 @compiled

@@ -5,7 +5,10 @@ nothing: so all work for a client is in min(n_i, w) rows. Then, for each kind, w
 
     A = X^T V^-1 X,  u = X^T V^-1 r,  B = X^T V^-2 X,  w = X^T V^-2 r,
 
-from which the derivatives of log N(r | 0, V) by theta, log s^2 and Psi are made.
+from which the derivatives of log N(r | 0, V) by theta, log s^2 and Psi are made. Nothing of size w^2 is made for a
+client unless its information is asked: rows of K^-1 X, u and their like are piled up, by the root of the membership,
+and BLAS multiplies the piles. Traces follow from the sums: s^2 tr V^-1 = n - tr Psi A, and s^4 tr V^-2 is less than
+that by s^2 tr Psi B.
 
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, w features, t = w (w + 1) / 2.
 """
@@ -15,58 +18,16 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Floats, Ints
+from .bends import PAIRS, PILE, add_diagonal, add_pairs, client_score, noise_bends, pile_up, take_up, wavers
 from .compiled import compiled
-from .fewrows import factorise, inverse_lower, packed_moments, reflect, solve_lower
+from .fewrows import factorise, packed_moments, reflect, solve_back, solve_lower
 
 _NEGLIGIBLE, _CURVED = 1e-10, 1e-6
 """Memberships below the first do not count; below the second, they do not count in the information."""
 _TILE, _NUMBERS = 512, 100_000
 """Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache."""
-_WAVERING = 1e-5
-"""A client with p_j (1 - p_j) below this misses no information about kind j worth the name."""
-_PILE, _PAIRS = 64, 32
-"""Clients of a kind, and of a pair of kinds, that are gathered before BLAS multiplies them."""
-
-
-@compiled
-def _spread_score(a_packed: Floats, u: Floats, full: bool, out: Floats) -> None:
-    """Give the derivatives of log N by the numbers of Psi. -> out (v,)."""
-    place = 0
-    for a in range(len(u)):
-        if full:
-            for b in range(a):
-                out[place + b] = u[a] * u[b] - a_packed[place + b]
-            out[place + a] = 0.5 * (u[a] * u[a] - a_packed[place + a])
-        else:
-            out[a] = 0.5 * (u[a] * u[a] - a_packed[place + a])
-        place += a + 1
-
-
-@compiled
-def _add_sides(a_packed: Floats, b_packed: Floats, u: Floats, w: Floats, share: float, sides: Floats) -> None:
-    """Add what a client says of noise and Psi together, and of theta and noise. sides (3, t), by share."""
-    place = 0
-    for a in range(len(u)):
-        for b in range(a + 1):
-            sides[0, place + b] += share * b_packed[place + b]
-            sides[1, place + b] += 0.5 * share * (u[a] * w[b] + u[b] * w[a])
-        sides[2, a] += share * w[a]
-        place += a + 1
-
-
-@compiled
-def _add_diagonal(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats, cross: Floats) -> None:
-    """Add A_ab^2 to left (t,), u_a u_b A_ab to right (t,) and A_ab u_b to cross (w, w), by share."""
-    place = 0
-    for a in range(len(u)):
-        for b in range(a + 1):
-            value = share * a_packed[place + b]
-            left[place + b] += value * a_packed[place + b]
-            right[place + b] += value * u[a] * u[b]
-            cross[a, b] += value * u[b]
-            if b < a:
-                cross[b, a] += value * u[a]
-        place += a + 1
+_HEIGHT = 256
+"""Rows of a pile."""
 
 
 @compiled
@@ -115,135 +76,121 @@ def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
 
 
 @compiled
+def _mix(x: Floats, spread: Floats, full: bool, out: Floats) -> None:
+    """Give X Psi of all models. x (n, w), spread (L, w, w), or (L, 1, w) unless full -> out (L, n or more, w)."""
+    n, width = x.shape
+    for j in range(len(spread)):
+        if full:
+            np.dot(x, spread[j], out[j, :n])
+            continue
+        for row in range(n):
+            for a in range(width):
+                out[j, row, a] = x[row, a] * spread[j, 0, a]
+
+
+@compiled
+def _log_density(
+    x: Floats, y: Floats, predicted: Floats, mixed: Floats, variance: float, root: Floats, error: Floats
+) -> float:
+    """Give -2 log N(r | 0, V) without its constant, K in root (m, m) and K^-1 r in error (m,)."""
+    value = factorise(x, mixed, variance, root)
+    for row in range(len(x)):
+        left_over = y[row] - predicted[row]
+        for s in range(row):
+            left_over -= root[row, s] * error[s]
+        error[row] = left_over * root[row, row]
+        value += error[row] * error[row]
+    return value
+
+
+@compiled
 def _derive(
     x: Floats,
     root: Floats,
     error: Floats,
-    variance: float,
     rest: float,
-    extra: int,
-    full: bool,
-    inverse: Floats,
+    share: float,
+    size: int,
     solved: Floats,
-    back: Floats,
-    a_packed: Floats,
     u: Floats,
-    out: Floats,
-) -> None:
-    """Give A (t,), u (w,) and the score (q,) of a client's log density, and on the way K^-1 X, K^-1 and V^-1 r.
+    back: Floats,
+    sums: Floats,
+) -> float:
+    """Give K^-1 X (m, w), u (w,) and V^-1 r (m,), add them to sums (3 + w,) as `_slopes` takes them; gives r^T V^-2 r.
 
-    x (m, w), root K (m, m), error K^-1 r (m,).
+    x (m, w), root K (m, m), error K^-1 r (m,), rest: what r^T V^-2 r has beyond the m rows, of ``size``.
     """
     n, width = x.shape
     solve_lower(root, n, x, solved)
-    inverse_lower(root, n, inverse)
-    packed_moments(solved, n, a_packed)
-    trace, squares = extra / variance, rest / (variance * variance)
-    for row in range(n):
-        back[row] = 0.0
-        for s in range(row, n):
-            back[row] += inverse[s, row] * error[s]
-            trace += inverse[s, row] * inverse[s, row]
-        squares += back[row] * back[row]
+    squares = rest + solve_back(root, n, error, back)
     for a in range(width):
         u[a] = 0.0
     for row in range(n):
         for a in range(width):
             u[a] += solved[row, a] * error[row]
+    sums[0] += share
+    sums[1] += share * size
+    sums[2] += share * squares
     for a in range(width):
-        out[a] = u[a]
-    out[width] = 0.5 * variance * (squares - trace)
-    out[width + 1] = 1.0
-    _spread_score(a_packed, u, full, out[width + 2 :])
+        sums[3 + a] += share * u[a]
+    return float(squares)
 
 
 @compiled
-def _add_noise(
-    n: int,
-    inverse: Floats,
-    solved: Floats,
-    back: Floats,
-    variance: float,
-    rest: float,
-    extra: int,
-    twice: Floats,
-    w: Floats,
-    share: float,
-    traces: Floats,
-) -> None:
-    """Give V^-1 X (m, w) and w = X^T V^-2 r (w,), and add tr V^-2 and r^T V^-3 r to traces (2,), by share."""
-    width = len(w)
-    for row in range(n):
-        for a in range(width):
-            twice[row, a] = 0.0
-        for s in range(row, n):
-            factor = inverse[s, row]
-            for a in range(width):
-                twice[row, a] += factor * solved[s, a]
-    for a in range(width):
-        w[a] = 0.0
-    cubes, fourth = rest / (variance * variance * variance), extra / (variance * variance)
-    for row in range(n):
-        again = 0.0
-        for a in range(width):
-            w[a] += twice[row, a] * back[row]
-        for s in range(row + 1):
-            again += inverse[row, s] * back[s]
-            value = 0.0
-            for other in range(row, n):
-                value += inverse[other, row] * inverse[other, s]
-            fourth += value * value * (1.0 if s == row else 2.0)
-        cubes += again * again
-    traces[0] += share * fourth
-    traces[1] += share * cubes
+def _level(heaps: Floats, pulls: Floats, steep: bool, height: Ints, squares: Floats) -> None:
+    """Multiply the piles of a model, heaps and pulls (2, h, w) of height (2,), and add to squares (4, w, w).
+
+    These are A and u u^T, and if ``steep`` B and u w^T.
+    """
+    rows, people = heaps[0, : height[0]], pulls[0, : height[1]]
+    squares[0] += np.dot(rows.T, rows)
+    squares[1] += np.dot(people.T, people)
+    if steep:
+        twice = heaps[1, : height[0]]
+        squares[2] += np.dot(twice.T, twice)
+        squares[3] += np.dot(people.T, pulls[1, : height[1]])
+    height[:] = 0
 
 
 @compiled
-def _pile_up(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats) -> None:
-    """Make a row of a pile: by share u u^T - A / 2, u and, if there is room, A in left (t + w + t,); A in right."""
-    t, width, spot = len(a_packed), len(u), 0
+def _slopes(
+    squares: Floats, about: Floats, variance: float, spread: Floats, full: bool, gram: Floats, score: Floats
+) -> float:
+    """Turn sums of a model into gram (t,) and score (q,), and give s^4 tr V^-2.
+
+    squares (4, w, w) as of `_level`; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w), or
+    (1, w) unless full.
+    """
+    width, place, explained, twice = squares.shape[1], 0, 0.0, 0.0
     for a in range(width):
-        factor = share * u[a]
+        score[a] = about[3 + a]
+        for b in range(width):
+            if full or a == b:
+                psi = spread[a if full else 0, b]
+                explained += psi * squares[0, a, b]
+                twice += psi * squares[2, a, b]
         for b in range(a + 1):
-            left[spot + b] = factor * u[b] - 0.5 * share * a_packed[spot + b]
-            right[spot + b] = a_packed[spot + b]
-        left[t + a] = factor
-        spot += a + 1
-    for a in range(len(left) - t - width):
-        left[t + width + a] = share * a_packed[a]
+            gram[place + b] = squares[0, a, b]
+            slope = (squares[1, a, b] - squares[0, a, b]) * (0.5 if a == b else 1.0)
+            if full:
+                score[width + 2 + place + b] = slope
+            elif a == b:
+                score[width + 2 + a] = slope
+        place += a + 1
+    score[width] = 0.5 * (variance * about[2] - (about[1] - explained))
+    score[width + 1] = about[0]
+    return float(about[1] - explained - variance * twice)
 
 
 @compiled
-def _add_pairs(
-    shares: Floats, own: Floats, place: int, ahead: Floats, behind: Floats, waiting: Ints, missing: Floats
-) -> None:
-    """Pile up the scores, own (k, q), of pairs of kinds between which a client wavers, shares (k,)."""
-    k, q = own.shape
-    for j in range(k):
-        if shares[j] * (1.0 - shares[j]) <= _WAVERING:
-            continue
-        for other in range(j, k):
-            if shares[other] * (1.0 - shares[other]) <= _WAVERING:
-                continue
-            pair = (place * k + j) * k + other
-            weight = shares[j] * (1.0 - shares[j] if j == other else -shares[other])
-            top = waiting[pair]
-            for a in range(q):
-                ahead[pair, top, a] = weight * own[j, a]
-                behind[pair, top, a] = own[other, a]
-            waiting[pair] = top + 1
-            if top + 1 == _PAIRS:
-                _take_up(missing, place, j, other, ahead[pair], behind[pair])
-                waiting[pair] = 0
-
-
-@compiled
-def _take_up(missing: Floats, place: int, j: int, other: int, ahead: Floats, behind: Floats) -> None:
-    """Add a pile of pairs of scores (h, q) to the missing information (i, k q, k q)."""
-    q, block = ahead.shape[1], np.dot(ahead.T, behind)
-    missing[place, j * q : (j + 1) * q, other * q : (other + 1) * q] += block
-    if other != j:
-        missing[place, other * q : (other + 1) * q, j * q : (j + 1) * q] += block.T
+def _pack_sides(squares: Floats, sides: Floats) -> None:
+    """Turn sums of a model (4, w, w), as of `_level`, into sides (3, t): B, and u w^T made symmetric."""
+    place = 0
+    for a in range(squares.shape[1]):
+        for b in range(a + 1):
+            sides[0, place + b] = squares[2, a, b]
+            sides[1, place + b] = 0.5 * (squares[3, a, b] + squares[3, b, a])
+        place += a + 1
 
 
 @compiled
@@ -261,11 +208,11 @@ def expect(
 ) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
-    x (n, w), y (n,), theta (w, L), spread (w, L w) if full, else (1, L w), informed (C,): place of a candidate among
+    x (n, w), y (n,), theta (w, L), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among
     the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
     (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
-    `_add_diagonal` adds; sides (I, 3, t) of `_add_sides`; (I, 2): tr V^-2 and r^T V^-3 r; and
+    `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
     the missing information (i, k q, k q).
     """
     width, n_clients = x.shape[1], len(offsets) - 1
@@ -279,8 +226,8 @@ def expect(
     products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
     missing = np.zeros((some, k * q, k * q))
     piles, pairs = some * k if full else 0, some * k * k
-    left, right, height = np.empty((piles, _PILE, tall)), np.empty((piles, _PILE, t)), np.zeros(piles, np.int64)
-    ahead, behind = np.empty((pairs, _PAIRS, q)), np.empty((pairs, _PAIRS, q))
+    left, right, height = np.empty((piles, PILE, tall)), np.empty((piles, PILE, t)), np.zeros(piles, np.int64)
+    ahead, behind = np.empty((pairs, PAIRS, q)), np.empty((pairs, PAIRS, q))
     waiting = np.zeros(pairs, np.int64)
 
     longest = 1
@@ -288,11 +235,21 @@ def expect(
         longest = max(longest, offsets[i + 1] - offsets[i])
     size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
     own_x, own_y, about = np.empty((size, width)), np.empty(size), np.empty((min(size, n_clients) + 1, 2))
-    mixed, predicted = np.empty((size, total * width)), np.empty((size, total))
-    solved, twice, inverse = np.empty((most, width)), np.empty((most, width)), np.zeros((most, most))
-    roots, errors, back = np.zeros((total, most, most)), np.empty((total, most)), np.empty(most)
-    shares, own = np.empty(total), np.zeros((total, q))
-    a_packed, b_packed, u, w = np.empty(t), np.empty(t), np.empty(width), np.empty(width)
+    mixed, predicted = np.empty((total, size, width)), np.empty((size, total))
+    inverse, roots, errors, back = (
+        np.zeros((most, most)),
+        np.zeros((total, most, most)),
+        np.empty((total, most)),
+        np.empty(most),
+    )
+    shares, own, a_packed = np.empty(total), np.zeros((total, q)), np.empty(t)
+    tops = max(_HEIGHT, width)
+    heaps, pulls = np.zeros((total, 2, tops, width)), np.zeros((total, 2, tops, width))
+    heights, squares, sums = (
+        np.zeros((total, 2), np.int64),
+        np.zeros((total, 4, width, width)),
+        np.zeros((total, 3 + width)),
+    )
     log_v, prior = log_variance.ravel(), log_weight.ravel()
     variance = np.exp(log_v)
     begin = 0
@@ -300,78 +257,76 @@ def expect(
         end = _gather(x, y, offsets, begin, size, own_x, own_y, about)
         filled = int(about[end - begin, 0])
         np.dot(own_x[:filled], theta, predicted[:filled])
-        if full:
-            np.dot(own_x[:filled], spread, mixed[:filled])
-        else:
-            for row in range(filled):
-                for a in range(total * width):
-                    mixed[row, a] = own_x[row, a % width] * spread[0, a]
+        _mix(own_x[:filled], spread, full, mixed)
         for i in range(begin, end):
             first, rest = int(about[i - begin, 0]), about[i - begin, 1]
-            n, size_i = int(about[i - begin + 1, 0]) - first, offsets[i + 1] - offsets[i]
-            mine, extra = own_x[first : first + n], size_i - n
+            after, size_i = int(about[i - begin + 1, 0]), offsets[i + 1] - offsets[i]
+            n = after - first
+            mine, extra = own_x[first:after], size_i - n
             for j in range(total):
-                root, error = roots[j], errors[j]
-                value = factorise(mine, mixed[first : first + n, j * width : (j + 1) * width], variance[j], root)
+                near = mixed[j, first:after]
+                value = _log_density(
+                    mine, own_y[first:after], predicted[first:after, j], near, variance[j], roots[j], errors[j]
+                )
                 value += extra * log_v[j] + size_i * np.log(2.0 * np.pi) + rest / variance[j]
-                for row in range(n):
-                    left_over = own_y[first + row] - predicted[first + row, j]
-                    for s in range(row):
-                        left_over -= root[row, s] * error[s]
-                    error[row] = left_over / root[row, row]
-                    value += error[row] * error[row]
                 shares[j] = prior[j] - 0.5 * value
             _shares(shares, k, likelihood, overlap)
             for j in range(total):
-                share, asked = shares[j], informed[j // k]
+                share, asked, root, error = shares[j], informed[j // k], roots[j], errors[j]
                 clients[j] += share
                 rows[j] += size_i * share
                 if share < _NEGLIGIBLE:
                     continue
-                _derive(
-                    mine,
-                    roots[j],
-                    errors[j],
-                    variance[j],
-                    rest,
-                    extra,
-                    full,
-                    inverse,
-                    solved,
-                    back,
-                    a_packed,
-                    u,
-                    own[j],
-                )
-                for a in range(q):
-                    score[j, a] += share * own[j, a]
-                for a in range(t):
-                    gram[j, a] += share * a_packed[a]
-                if asked < 0 or share < _CURVED:
-                    continue
-                place = asked * k + j % k
-                _add_noise(n, inverse, solved, back, variance[j], rest, extra, twice, w, share, traces[place])
-                packed_moments(twice, n, b_packed)
-                _add_sides(a_packed, b_packed, u, w, share, sides[place])
-                if full:
-                    _pile_up(a_packed, u, share, left[place, height[place]], right[place, height[place]])
-                    height[place] += 1
-                    if height[place] == _PILE:
-                        products[place] += np.dot(left[place].T, right[place])
-                        height[place] = 0
-                else:
-                    flat = products[place]
-                    _add_diagonal(a_packed, u, share, flat[0], flat[1], flat[2:, :width])
+                if heights[j, 0] + n > heaps.shape[2]:
+                    _level(heaps[j], pulls[j], asked >= 0, heights[j], squares[j])
+                low, spot, scale = heights[j, 0], heights[j, 1], np.sqrt(share)
+                heights[j, 0], heights[j, 1] = low + n, spot + 1
+                solved, u = heaps[j, 0, low : low + n], pulls[j, 0, spot]
+                beyond = rest / (variance[j] * variance[j])
+                square = _derive(mine, root, error, beyond, share, size_i, solved, u, back, sums[j])
+                if asked >= 0:
+                    place, twice, w = asked * k + j % k, heaps[j, 1, low : low + n], pulls[j, 1, spot]
+                    if share < _CURVED:
+                        twice[:], w[:] = 0.0, 0.0
+                    else:
+                        cubes = noise_bends(root, solved, back, scale, twice, w) + beyond / variance[j]
+                        traces[place, 1] += share * cubes
+                        for a in range(width):
+                            sides[place, 2, a] += scale * w[a]
+                        packed_moments(solved, n, a_packed)
+                        if wavers(share):
+                            client_score(root, n, a_packed, u, square, variance[j], extra, full, inverse, own[j])
+                        if full:
+                            top = height[place]
+                            pile_up(a_packed, u, share, left[place, top], right[place, top])
+                            height[place] = top + 1
+                            if top + 1 == PILE:
+                                products[place] += np.dot(left[place].T, right[place])
+                                height[place] = 0
+                        else:
+                            flat = products[place]
+                            add_diagonal(a_packed, u, share, flat[0], flat[1], flat[2:, :width])
+                for a in range(width):
+                    u[a] *= scale
+                    for row in range(n):
+                        solved[row, a] *= scale
             for c in range(count):
                 if informed[c] >= 0 and k > 1:
                     kinds = slice(c * k, (c + 1) * k)
-                    _add_pairs(shares[kinds], own[kinds], informed[c], ahead, behind, waiting, missing)
+                    add_pairs(shares[kinds], own[kinds], informed[c], ahead, behind, waiting, missing)
         begin = end
+    for j in range(total):
+        asked = informed[j // k]
+        _level(heaps[j], pulls[j], asked >= 0, heights[j], squares[j])
+        trace = _slopes(squares[j], sums[j], variance[j], spread[j], full, gram[j], score[j])
+        if asked >= 0:
+            traces[asked * k + j % k, 0] = trace
+            _pack_sides(squares[j], sides[asked * k + j % k])
     for place in range(piles):
         top = height[place]
         products[place] += np.dot(left[place, :top].T, right[place, :top])
     for pair in range(pairs):
         top = waiting[pair]
         if top > 0:
-            _take_up(missing, pair // (k * k), pair // k % k, pair % k, ahead[pair, :top], behind[pair, :top])
+            take_up(missing, pair // (k * k), pair // k % k, pair % k, ahead[pair, :top], behind[pair, :top])
     return likelihood, clients, rows, gram, score, overlap, products, sides, traces, missing

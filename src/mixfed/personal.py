@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import draws
-from .approach import CONVERGED, NEAR, following, improve, last_step, polish, started
+from .approach import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
 from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
@@ -36,17 +36,19 @@ _PATIENCE = 2
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
-"""Rows of a sample for each parameter of a kind."""
-_STRIDE, _MOST_SHARE = 5.0, 0.29
-"""From a sample, the next step asks so many times as many clients, and at most this share of all."""
+"""Rows of a sample for each parameter of a kind: with fewer, larger samples have to mend more than that saves."""
+_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.29, 1.5
+"""From a sample, the next step asks so many times as many clients, and at most this share of all; unless that is less
+than so many times as many."""
 _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
 _SCAN_KINDS = 6
 """While the number of kinds is unknown, samples are made for so many."""
 _WORK, _MOST_STARTS = 2e7, 6
 """Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
-_CLOSE = 0.02
-"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it."""
+_CLOSE, _CLOSER = 0.02, 0.01
+"""A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
+second is for the last sample, whose curvature serves for all."""
 _NO_WORSE = 1.001
 """Errors of left-out rows, as multiples of those with one kind, up to which more kinds count as no worse."""
 _SMALL = 6
@@ -84,7 +86,7 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
     else:
         plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
-        tried = _improved(search, [plain], _forms(search), single)
+        tried = _improved(search, [plain], _forms(search), single, _sample(search))
         best = max(tried, key=lambda one: one.bic)
     return _finish(search, best.found, best.who), tried
 
@@ -97,7 +99,7 @@ def _choose(search: Search, most: int) -> list[Tried]:
     while done < min(most, best.k + _PATIENCE):
         ks = range(done + 1, min(done + _PATIENCE, most) + 1)
         search.scan([k for k in ks if k not in search.scanned])
-        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single)
+        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single, _sample(search))
         best, done = _best(search, tried), ks[-1]
         forms = [best.found.full]
     return tried
@@ -134,11 +136,17 @@ def _single(search: Search) -> list[Tried]:
     dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
     return _tried(
-        search, [[started(search.ground.frame, pooled, full)] for full in _forms(search)], _forms(search), rules
+        search,
+        [[started(search.ground.frame, pooled, full)] for full in _forms(search)],
+        _forms(search),
+        rules,
+        _sample(search),
     )
 
 
-def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried]) -> list[Tried]:
+def _improved(
+    search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried], who: Sample | None
+) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
     likely = max(single, key=lambda one: one.bic, default=None)
@@ -154,12 +162,14 @@ def _improved(search: Search, plain: Sequence[Refined], forms: Sequence[bool], s
                 own += drawn(frame, likely.found, k, _starts(search, k), rng)
             starts.append(own)
             full.append(form)
-    return _tried(search, starts, full, rules)
+    return _tried(search, starts, full, rules, who)
 
 
-def _tried(search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules) -> list[Tried]:
+def _tried(
+    search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules, who: Sample | None
+) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
-    frame, who = search.ground.frame, _sample(search)
+    frame = search.ground.frame
     most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
     near = NEAR if who is None else _CLOSE * most
     conversations = [
@@ -216,11 +226,9 @@ def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
     """
     frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
     if who is not None:
-        more = crowd.draw(min(_STRIDE * who.share, _MOST_SHARE) * crowd.n_rows)
-        near = _CLOSE * found.reply.score.size
-        found = search.one(
-            "personal", improve(frame, found.mixture, found.full, rules, near=near, alone=True, hurry=True), more
-        )
+        share = min(_STRIDE * who.share, _MOST_SHARE)
+        if share > _WORTH * who.share:
+            found = search.one("personal", hand_on(frame, found, rules, _CLOSER), crowd.draw(share * crowd.n_rows))
         found = search.one("personal", polish(frame, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))

@@ -12,7 +12,9 @@ Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,6 +38,9 @@ _LARGEST = 1e6
 """A Psi beyond this, in units of the pooled residual, is a step that went astray; sums about it would not be finite."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
+_AS_PROMISED, _FAR = 0.5, 0.02
+"""A step along faces gains so much of what it promises, and promises no more for each parameter, or another is taken
+if there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,8 @@ class Fitted:
     decrement: float = np.inf
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
+    ahead: Spreads | None = None
+    """Where that step leads, if it is at hand."""
 
 
 def values(candidates: Spreads, reply: DeviateSum, rules: Rules) -> Floats:
@@ -97,8 +104,7 @@ def model_covariance(found: Fitted) -> Floats | None:
     k, dim = found.mixture.theta[0].shape
     room = _Room(found)
     try:
-        ways, cost, _ = room.faces()
-        whole = ways.T @ room.curvature(1.0) @ ways + cost
+        whole = room.curvature_along(room.faces(), 1.0)
         inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
     except np.linalg.LinAlgError:
         return None
@@ -139,6 +145,23 @@ def _slope(found: Fitted) -> Floats:
     return np.asarray(slope.ravel())
 
 
+def learned(before: Fitted, here: Fitted) -> Fitted:
+    """Correct the information by how much the slope has changed on the way here: the step of BFGS."""
+    step = _flat(here.mixture) - _flat(before.mixture)
+    change, bend = _slope(before) - _slope(here), _curvature(here, 1.0) @ step
+    told, expected = float(change @ step), float(step @ bend)
+    if min(told, expected) <= _LEAST_BEND * max(told, expected):
+        return here
+    missing = here.reply.missing + np.outer(bend, bend) / expected - np.outer(change, change) / told
+    return dataclasses.replace(here, reply=dataclasses.replace(here.reply, missing=missing))
+
+
+def _flat(mixture: Spreads) -> Floats:
+    """Give the numbers of a mixture in the order of its score, (k q,)."""
+    parts = (mixture.theta[0], mixture.log_variance[0, :, None], mixture.log_weight[0, :, None], mixture.spread[0])
+    return np.concatenate(parts, axis=1).ravel()
+
+
 class _Room:
     """The free parameters at a mixture: theta, noise and weights (``split`` of them), then the covariances."""
 
@@ -150,6 +173,7 @@ class _Room:
         self.slope: Floats = self.reduce.T @ _slope(found)
         self.numbers = found.mixture.spread[0][:, self.live]
         self.split = self.slope.size - self.numbers.size
+        self._known: dict[float, Floats] = {}
 
     def _live(self) -> Bools:
         """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
@@ -173,22 +197,59 @@ class _Room:
 
     def curvature(self, heed: float) -> Floats:
         """Give the information of the free parameters, (f, f)."""
-        return np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+        if heed not in self._known:
+            self._known[heed] = np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+        return self._known[heed]
 
-    def in_cone(self, heed: float) -> Floats:
-        """Take a step anywhere within the cone. -> (f,)."""
+    def in_cone(self, heed: float) -> tuple[Floats, float]:
+        """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""
         cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
-        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)[0]
+        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)
 
-    def faces(self) -> tuple[Floats, Floats, list[Edge]]:
-        """Give the directions along the faces on which the covariances lie, (f, p), and what these cost, (p, p)."""
+    def faces(self) -> list[Edge]:
+        """Find the faces on which the covariances lie."""
         fisher = self.found.reply.expected[0][:, self.dim + 2 :, self.dim + 2 :][:, self.live][:, :, self.live]
         slopes = self.slope[self.split :].reshape(self.k, -1)
         find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
-        faces = [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
-        ways = block_diag(np.eye(self.split), *(face.directions for face in faces))
-        return ways, block_diag(np.zeros((self.split, self.split)), *(face.cost for face in faces)), faces
+        return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
+
+    def along(self, faces: Sequence[Edge], values: Floats) -> Floats:
+        """Turn what is said of the free parameters (f, c) into what it says of directions along faces. -> (p, c)."""
+        parts = np.split(values[self.split :], self.k)
+        moved = [face.directions.T @ part for face, part in zip(faces, parts, strict=True)]
+        return np.concatenate([values[: self.split], *moved])
+
+    def curvature_along(self, faces: Sequence[Edge], heed: float) -> Floats:
+        """Give the information of the directions along faces and what these cost, (p, p)."""
+        whole = self.along(faces, self.along(faces, self.curvature(heed)).T)
+        first = self.split
+        for face in faces:
+            last = first + len(face.cost)
+            whole[first:last, first:last] += face.cost
+            first = last
+        return whole
+
+    def newton(self, bold: bool) -> tuple[Floats, float]:
+        """Take Newton's own step: along the faces if it is short enough to follow them, else anywhere within the cone.
+
+        Gives the step (f,) and what it promises.
+        """
+        try:
+            step, promise = self.along_faces(bold)
+        except np.linalg.LinAlgError:
+            return self.in_cone(1.0)
+        # Faces are curved: on the way along them the likelihood should rise as it would along a line.
+        if np.isfinite(promise) and self.gain(step) < _AS_PROMISED * promise:
+            return self.in_cone(1.0)
+        if _FAR * self.slope.size < promise < np.inf:  # other faces may be better
+            with suppress(np.linalg.LinAlgError):
+                return self.in_cone(1.0)
+        return step, promise
+
+    def gain(self, step: Floats) -> float:
+        """Say what a step (f,) gains if the likelihood is quadratic."""
+        return float(self.slope @ step - 0.5 * step @ self.curvature(1.0) @ step)
 
     def along_faces(self, bold: bool) -> tuple[Floats, float]:
         """Take Newton's own step along the faces. Gives the step (f,) and what it promises.
@@ -196,8 +257,8 @@ class _Room:
         Where the likelihood is not concave, there is none, unless ``bold``: then directions in which it bends upwards
         are taken as if it bent downwards as much, which leads away from a saddle; that promises nothing.
         """
-        ways, cost, faces = self.faces()
-        lean, whole = ways.T @ self.slope, ways.T @ self.curvature(1.0) @ ways + cost
+        faces = self.faces()
+        lean, whole = self.along(faces, self.slope[:, None])[:, 0], self.curvature_along(faces, 1.0)
         promise = np.inf
         try:
             step = cho_solve(cho_factor(whole), lean)
@@ -205,7 +266,7 @@ class _Room:
         except np.linalg.LinAlgError:
             if not bold:
                 raise
-            bends, axes = eigh(whole, ways.T @ self.curvature(0.0) @ ways + cost)
+            bends, axes = eigh(whole, self.curvature_along(faces, 0.0))
             step = axes @ (axes.T @ lean / np.maximum(np.abs(bends), _LEAST_BEND))
         ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
         parts = np.split(step, ends[:-1])[1:]
@@ -225,9 +286,9 @@ def newton_steps(
     for heed in sorted(heeds, reverse=True):
         try:
             if heed == 1.0:
-                step, decrement = room.along_faces(bold)
+                step, decrement = room.newton(bold)
             else:
-                step = room.in_cone(heed)
+                step, _ = room.in_cone(heed)
         except np.linalg.LinAlgError:
             continue
         moved = _moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full)

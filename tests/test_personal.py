@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from conftest import client_rows, random_clients
-from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto
+from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto, simulate
 from mixfed.assignment import Assignment
 from mixfed.candidates import Frame
 from mixfed.cones import Cone, climb
-from mixfed.data import rows_from_arrays
-from mixfed.deviations import Deviate, LeaveOut, Spreads, doubled, packed, unpacked
+from mixfed.data import Rows, rows_from_arrays
+from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads, doubled, packed, unpacked
 from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.messages import check, decode, encode
@@ -582,3 +585,61 @@ def test_rows_on_disk_give_the_same_model(tmp_path):
     first, second = fit(on_disk, 2).model, fit(in_memory, 2).model
     np.testing.assert_array_equal(first.deviation, second.deviation)
     np.testing.assert_array_equal(first.assign(on_disk).effects, second.assign(in_memory).effects)
+
+
+def test_tied_columns_do_not_break_the_starts():
+    """A full set of dummies and an intercept: a diagonal Psi has more columns than there are directions."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(300), 4)
+    dummies = np.eye(3)[rng.integers(0, 3, len(owner))]
+    X = np.column_stack([rng.standard_normal(len(owner)), dummies])
+    own = np.where(np.arange(300) % 2, 2.0, -2.0)[owner] + 0.3 * rng.standard_normal(300)[owner]
+    y = own * X[:, 0] + dummies @ [0.0, 1.0, 2.0] + 0.3 * rng.standard_normal(len(owner))
+    model = MixedRegressor(2, settings=AutoSettings(personal=True)).fit(X, y, groups=owner)
+    assert sorted(model.coef_[:, 0].round(1)) == pytest.approx([-2.0, 2.0], abs=0.2)
+
+
+def test_what_was_not_kept_can_be_given_as_history():
+    clients = simulate("mirror", n_clients=60, dim=2, seed=0).clients
+    model = fit_auto(LocalPool(clients), clients.features, 2, AutoSettings(personal=True)).model
+    without, some = model.assign(clients, uncertainty=False), clients.subset(np.arange(20))
+    known = without.updated(model.assign(some, uncertainty=True))
+    rows = Rows(some.phi, None, some.ids, np.repeat(np.arange(20), some.rows), some.features)
+    expected = model.predict_interval(rows, model.assign(clients, uncertainty=True))
+    np.testing.assert_allclose(model.predict_interval(rows, known), expected)
+    everyone = Rows(clients.phi, None, clients.ids, np.repeat(np.arange(60), clients.rows), clients.features)
+    np.testing.assert_allclose(model.predict(everyone, known), model.predict(everyone, without))
+    with pytest.raises(DataError, match="give their rows as history"):
+        model.predict_interval(everyone, known)
+
+
+def test_rows_of_nobody_are_not_taken_for_known_clients():
+    clients = simulate("mirror", n_clients=60, dim=2, seed=0).clients
+    model = fit_auto(LocalPool(clients), clients.features, 2).model
+    frame = pd.DataFrame(clients.phi[:5], columns=clients.features)
+    with pytest.raises(DataError, match="do not say which of the known clients"):
+        model.predict(frame, model.assign(clients))
+    named = dataclasses.replace(model, client_column="who")
+    frame["who"] = np.repeat(clients.ids, clients.rows)[:5]
+    rows = Rows(clients.phi[:5], None, *np.unique(frame["who"], return_inverse=True), clients.features)
+    np.testing.assert_allclose(named.predict(frame, model.assign(clients)), model.predict(rows, model.assign(clients)))
+
+
+def test_a_site_does_not_tell_of_a_few_small_clients_apart():
+    rng = np.random.default_rng(0)
+    owner = np.concatenate([np.repeat(np.arange(40), 10), [40, 40]])
+    X = rng.standard_normal((len(owner), 2))
+    clients = Clients.from_arrays(X, X @ [1.0, 2.0] + rng.standard_normal(len(owner)), owner)
+    told = []
+
+    class Open(Site):
+        def _withheld(self, ask, reply, pool):
+            kept = super()._withheld(ask, reply, pool)
+            told.extend(part for part in getattr(kept, "parts", [kept]) if isinstance(part, LeftOutSum))
+            return kept
+
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(None, settings={"personal": True, "max_clusters": 2}, intercept=False)
+        conduct(InProcess({"a": Open(clients, min_clients=10)}), job, Path(folder))
+    assert told
+    assert all(part.rows[0] == 402 and part.rows[1] == 0 and not part.squares[:, 1].any() for part in told)

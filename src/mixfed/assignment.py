@@ -59,8 +59,9 @@ class Assignment:
         """Take over what a newer assignment says of its clients, and keep the rest."""
         kept = newer.places(self.ids) < 0
         mine, theirs = _comparable(self.ids[kept], newer.ids)
-        names = ("rows", "probabilities", "effects", "uncertainty")
-        parts = (np.concatenate([getattr(self, name)[kept], getattr(newer, name)]) for name in names)
+        known = (self.rows, self.probabilities, *_alike(self, newer))
+        added = (newer.rows, newer.probabilities, *_alike(newer, self))
+        parts = (np.concatenate([old[kept], new]) for old, new in zip(known, added, strict=True))
         return Assignment(np.concatenate([mine, theirs]), *parts)
 
     def columns(self) -> dict[str, Array]:
@@ -104,6 +105,20 @@ def _from_lists(column: Any) -> Floats:
     """Read a column of lists, all of one length. -> (c, r)."""
     lists = column.combine_chunks()
     return np.asarray(lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1))
+
+
+def _alike(one: Assignment, other: Assignment) -> tuple[Floats, Floats]:
+    """Give effects and uncertainty in the shape that another has: nobody deviates, and it is not known how much."""
+    assert one.effects is not None
+    assert other.effects is not None
+    assert one.uncertainty is not None
+    assert other.uncertainty is not None
+    effects, uncertainty = one.effects, one.uncertainty
+    if not effects.shape[2]:
+        effects = np.zeros((*one.probabilities.shape, other.effects.shape[2]))
+    if not uncertainty.shape[2]:
+        uncertainty = np.full((*one.probabilities.shape, other.uncertainty.shape[2]), np.nan)
+    return effects, uncertainty
 
 
 def _comparable(first: Array, second: Array) -> tuple[Array, Array]:

@@ -297,9 +297,9 @@ def _score(name: str, task: _Task, test: Rows, small: Array) -> Outcome:
 
 def _gathered(name: str, outcomes: Sequence[Outcome]) -> Outcome:
     """Take the means over splits."""
-    rmse, rmse_small, seconds = (
-        float(np.mean([getattr(one, what) for one in outcomes])) for what in ("rmse", "rmse_small", "seconds")
-    )
+    rmse, seconds = (float(np.mean([getattr(one, what) for one in outcomes])) for what in ("rmse", "seconds"))
+    small = [one.rmse_small for one in outcomes if np.isfinite(one.rmse_small)]
+    rmse_small = float(np.mean(small)) if small else np.nan
     by_split = tuple(errors for one in outcomes for errors in one.by_split)
     return Outcome(name, rmse, rmse_small, seconds, by_split, tuple(k for one in outcomes for k in one.n_clusters))
 

@@ -25,13 +25,13 @@ _HALF, _WOBBLE = 0.5, 0.3
 
 def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[Spreads]:
     """Draw starts of k kinds: models as those of clients of the one kind, which deviate by half as much."""
-    mixture, dim = single.mixture, single.mixture.theta.shape[2]
+    mixture = single.mixture
     root = roots(frame, mixture.spread[0], single.full)[0]
     starts = []
     for _ in range(count):
         wobble = rng.standard_normal((1, 1 if single.rules.shared_noise else k))
         noise = np.repeat(mixture.log_variance[:, :1], k, axis=1) + _WOBBLE * wobble
-        theta = mixture.theta[0, 0] + rng.standard_normal((1, k, dim)) @ root.T
+        theta = mixture.theta[0, 0] + rng.standard_normal((1, k, root.shape[1])) @ root.T
         spread = np.repeat(_HALF * mixture.spread, k, axis=1)
         starts.append(Spreads(theta, noise, np.full((1, k), -np.log(k)), spread))
     return starts

@@ -10,9 +10,11 @@ from .refine import Refined
 from .run import Stop
 from .settings import AutoSettings
 
-_WILD, _ROWS_FOR_OUTLIERS = 0.9, 50
+_WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 """A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard
-deviations), is one that all others are small beside. Ranges are told in three bits, so it may be an eighth less."""
+deviations), is one that all others are small beside."""
+_BLUR = 4.0
+"""A number of three bits is off by a quarter of itself at most."""
 _OVERLAP = 0.25
 """From this chance of belonging to the other kind on, two kinds are said to overlap."""
 
@@ -60,9 +62,9 @@ def _outliers(ground: Ground, features: tuple[str, ...]) -> list[str]:
     if census.n_rows < _ROWS_FOR_OUTLIERS:
         return []
     mean = census.total / census.n_rows
-    farthest = np.maximum(census.high - mean, mean - census.low)
+    farthest = _reach(mean, census.low, census.high)
     target_mean = census.target / census.n_rows
-    target_farthest = max(census.target_high - target_mean, target_mean - census.target_low)
+    target_farthest = _reach(np.asarray(target_mean), np.asarray(census.target_low), np.asarray(census.target_high))
     wild = [
         f"column '{features[place]}'"
         for place in np.flatnonzero(farthest > _WILD * np.sqrt(census.n_rows) * spread)
@@ -71,6 +73,12 @@ def _outliers(ground: Ground, features: tuple[str, ...]) -> list[str]:
     if target_farthest > _WILD * np.sqrt(census.n_rows) * ground.target_spread:
         wild.append("the target")
     return [f"a single value makes up most of the variation of {what}: is it a mistake?" for what in wild]
+
+
+def _reach(mean: Array, low: Array, high: Array) -> Array:
+    """Say how far from its mean a column reaches at least: its range is told in numbers of three bits."""
+    inner_high, inner_low = high - np.abs(high) / _BLUR, low + np.abs(low) / _BLUR
+    return np.maximum(inner_high - mean, mean - inner_low)
 
 
 def _clients(ground: Ground) -> list[str]:

@@ -170,7 +170,7 @@ class Model:
     def _foreseen(self, rows: Any, known: Assignment | None, spread: bool) -> tuple[Floats, Floats, Floats]:
         """Give probabilities, means and, if ``spread``, standard deviations of rows under each kind, (n, k) each."""
         if not isinstance(rows, Rows):
-            rows = self._rows(rows)
+            rows = self._rows(rows, known is not None)
         self._check_features(rows.features)
         share = np.tile(self.weights, (len(rows.ids), 1))
         places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)
@@ -188,19 +188,23 @@ class Model:
         if known is not None and found.any():
             effects[found] = known.effects[told]  # type: ignore[index]
             if covariance is not None:
-                self._check_uncertainty(known, covariance)
-                covariance[found] = known.uncertainty[told]  # type: ignore[index]
+                uncertainty = known.uncertainty[told]  # type: ignore[index]
+                self._check_uncertainty(uncertainty, covariance)
+                covariance[found] = uncertainty
         phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if self.has_intercept else rows.phi
         return share[rows.owner], *predicted(phi, rows.owner, self.mixture, self.factor, effects, covariance)
 
-    def _rows(self, frame: Any) -> Rows:
-        """Find the features in a data frame, and the clients if it has their column."""
+    def _rows(self, frame: Any, named: bool) -> Rows:
+        """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
         import pyarrow as pa
 
         from .tables import rows_from_table
 
         table, client = pa.table(frame), self.client_column
         if client is None or client not in table.column_names:
+            if named:
+                column = "a model that knows its client_column" if client is None else f"the column '{client}'"
+                raise DataError(f"these rows do not say which of the known clients they belong to: it takes {column}")
             client = INTERCEPT  # a name that no column has: every row is of a client of its own
             table = table.append_column(client, pa.array(range(table.num_rows)))
         return rows_from_table(table, client, None, self.features, intercept=self.has_intercept, source="frame")
@@ -300,9 +304,9 @@ class Model:
         if k < 1 or type(self.has_intercept) is not bool:
             raise ValueError("no kinds, or has_intercept is neither true nor false")
 
-    def _check_uncertainty(self, known: Assignment, wanted: Floats) -> None:
-        assert known.uncertainty is not None
-        if known.uncertainty.shape[1:] != wanted.shape[1:]:
+    def _check_uncertainty(self, told: Floats, wanted: Floats) -> None:
+        """Refuse bounds for clients of whose deviations the uncertainty was not kept."""
+        if told.shape[1:] != wanted.shape[1:] or np.isnan(told).any():
             raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
 
     def _check_features(self, features: tuple[str, ...]) -> None:

@@ -232,6 +232,8 @@ def _read_value(text: str, decimal: str) -> tuple[float, Kind]:
     if decimal == ",":  # there a point would part thousands, which is no number either
         plain = text.replace(".", "?").replace(",", ".")
     try:
+        if "_" in text:  # which Python would read, and nobody means
+            raise ValueError
         value = float(int(text, 16)) if text[:2] in ("0x", "0X") else float(plain)  # as Arrow reads them
         return value, Kind.BIT if value in (0.0, 1.0) else Kind.NUMBER
     except ValueError:

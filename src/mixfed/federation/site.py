@@ -22,8 +22,9 @@ import numpy as np
 
 from ..arrays import Array, Keys
 from ..data import with_intercept
+from ..deviations import LeaveOut, LeftOutSum
 from ..errors import MixfedError, SettingsError
-from ..exchange import Each
+from ..exchange import Each, Replies, Together
 from ..messages import MessageError
 from ..model import Model
 from ..pool import LocalPool, Sample
@@ -121,7 +122,23 @@ class Site:
             return clients, pool.answer_each(ask.query, ask.who)
         if clients < self.min_clients:
             raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
-        return clients, pool.answer(ask.query, ask.who)
+        return clients, self._withheld(ask, pool.answer(ask.query, ask.who), pool)
+
+    def _withheld(self, ask: Ask, reply: Any, pool: LocalPool) -> Any:
+        """Leave out what is said of small clients apart, if they, or all others, are fewer than ``min_clients``."""
+        if isinstance(ask.query, Together):
+            parts = (dataclasses.replace(ask, query=part) for part in ask.query.parts)
+            return Replies(
+                tuple(self._withheld(part, said, pool) for part, said in zip(parts, reply.parts, strict=True))
+            )
+        if not isinstance(ask.query, LeaveOut):
+            return reply
+        rows = pool.asked(ask.who).rows
+        small, paired = int(np.sum((rows >= 2) & (rows <= ask.query.small))), int(np.sum(rows >= 2))
+        fewest = min(small, paired - small)
+        if fewest == 0 or fewest >= self.min_clients:
+            return reply
+        return LeftOutSum(reply.squares * [1.0, 0.0], reply.rows * [1.0, 0.0])
 
     def _pool(self, intercept: bool) -> LocalPool:
         if intercept not in self._pools:

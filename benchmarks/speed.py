@@ -129,7 +129,7 @@ def report(results: Results) -> None:
     assigned = found.model.assign(clients)
 
     def build() -> Fit:
-        model = found.model.with_details(residuals=residuals(found.model, clients))
+        model = found.model.with_details(residuals=residuals(found.model, clients, assigned))
         return dataclasses.replace(found, model=model)
 
     seconds = median(lambda: report_html(build(), assigned), 3)

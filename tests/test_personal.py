@@ -633,8 +633,8 @@ def test_a_site_does_not_tell_of_a_few_small_clients_apart():
     told = []
 
     class Open(Site):
-        def _withheld(self, ask, reply, pool):
-            kept = super()._withheld(ask, reply, pool)
+        def _withheld(self, *about):
+            kept = super()._withheld(*about)
             told.extend(part for part in getattr(kept, "parts", [kept]) if isinstance(part, LeftOutSum))
             return kept
 

@@ -113,7 +113,7 @@ def test_residuals_are_counted_in_units_of_the_noise():
     made = simulate("mirror", n_clients=400, dim=3, noise=0.5, seed=0)
     clients = made.clients
     model = fit_auto(LocalPool(clients), clients.features, 2).model
-    found = residuals(model, clients)
+    found = residuals(model, clients, model.assign(clients))
     counts = np.zeros((2, len(found["edges"]) - 1))
     chances = model.assign(clients).probabilities
     for i in range(clients.n_clients):
@@ -128,7 +128,7 @@ def test_residuals_are_counted_in_units_of_the_noise():
 def test_residuals_of_many_clients_are_those_of_a_sample():
     clients = simulate(n_clients=60_000, dim=2, n_clusters=2, seed=0).clients
     model = fit_auto(LocalPool(clients), clients.features, 2).model
-    found = residuals(model, clients)
+    found = residuals(model, clients, model.assign(clients))
     assert 18_000 < found["clients"] < 22_000
     inside = np.array(found["counts"])[:, 16:24].sum(axis=1) / np.array(found["counts"]).sum(axis=1)
     np.testing.assert_allclose(inside, 0.6827, atol=0.02)  # of a normal distribution, within one standard deviation

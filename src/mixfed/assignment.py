@@ -43,6 +43,11 @@ class Assignment:
         """(c,): the most probable kind."""
         return np.asarray(np.argmax(self.probabilities, axis=1))
 
+    @property
+    def sizes(self) -> Ints:
+        """(k,): how many clients were put into each kind."""
+        return np.bincount(self.cluster, minlength=self.probabilities.shape[1])
+
     @cached_property
     def probability(self) -> Floats:
         """(c,): the probability of that kind."""

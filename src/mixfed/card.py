@@ -8,7 +8,7 @@ from typing import Any
 
 from .assignment import Assignment
 from .model import Model
-from .portrait import telling_order, traits, typical_error
+from .portrait import crowd, digits, telling_order, traits, typical_error
 from .run import Fit
 from .tables import write_whole
 
@@ -47,18 +47,18 @@ def _lines(found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> It
 def _data(model: Model, about: dict[str, Any]) -> Iterable[str]:
     if about.get("data"):
         yield f"- Table: {about['data']}"
-    sizes = model.details.get("sizes")
-    if sizes:
-        rows, clients = sum(size * count for size, count in sizes), sum(count for _, count in sizes)
+    clients, rows = crowd(model)
+    if clients:
+        sizes = model.details["sizes"]
         yield f"- {clients:,} clients with {rows:,} rows, from {sizes[0][0]:,} to {sizes[-1][0]:,} each"
     yield f"- Features: {', '.join(model.features)}{', and an intercept' if model.has_intercept else ''}"
     yield from (f"- {note[0].upper()}{note[1:]}" for note in about.get("notes", []))
 
 
 def _kinds(model: Model, assigned: Assignment | None) -> Iterable[str]:
-    counts = ["" if assigned is None else f"{(assigned.cluster == j).sum():,}" for j in range(model.n_clusters)]
+    counts = [""] * model.n_clusters if assigned is None else [f"{size:,}" for size in assigned.sizes]
     rows = [
-        [str(j), f"{model.weights[j]:.1%}", counts[j], f"{model.noise[j]:.3g}", "; ".join(map(str, traits(model, j)))]
+        [str(j), f"{model.weights[j]:.1%}", counts[j], digits(model.noise[j]), "; ".join(map(str, traits(model, j)))]
         for j in range(model.n_clusters)
     ]
     yield from _table(["kind", "share", "clients", "noise", "stands out by"], rows)

@@ -119,7 +119,8 @@ def fit(
         with screen.Rounds(silent) as watch:
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
-        found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table)))
+        assigned = model.assign(table)
+        found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))
         command = command_line(
             "fit",
             data,
@@ -135,7 +136,6 @@ def fit(
             out=out,
         )
         about = about_run(data.name, command, run, noticed)
-        assigned = model.assign(table)
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)
     if mlflow:

@@ -143,8 +143,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, y, groups)
         clients = Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
         found = self._fit(clients)
-        model = found.model.with_details(residuals=residuals(found.model, clients))
-        assigned = model.assign(clients)
+        assigned = found.model.assign(clients)
+        model = found.model.with_details(residuals=residuals(found.model, clients, assigned))
         self.run_: Fit = dataclasses.replace(found, model=model)
         self.model_: Model = model
         self.coef_: Floats = model.coef

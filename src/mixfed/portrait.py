@@ -6,20 +6,23 @@ Coefficients of columns in different units cannot be compared. Times the column'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import draws
 from .arrays import Floats, Ints
+from .pool import Sample
 
 if TYPE_CHECKING:
+    from .assignment import Assignment
     from .model import Model
     from .store import Held
 
 LEVEL = "usual level"
 """What a kind's target is called where all columns are at their means: an intercept may be far from any row."""
+_NOISE, _LEAST_NOISE = "noise", 0.05
 _SURE = 2.0
 """A kind differs in a coefficient if it does by so many standard errors."""
 _RESIDUAL_CLIENTS, _RESIDUAL_ROWS = 20_000, 200_000
@@ -36,7 +39,6 @@ class Trait:
     value: float
     others: float
     """The mean of the other kinds, weighted by their shares."""
-
     sign: str = "+"
     """Whether the sign matters, as it does for coefficients."""
 
@@ -69,30 +71,26 @@ def traits(model: Model, kind: int, count: int = 3) -> list[Trait]:
         return []
     share = np.delete(model.weights, kind)
     share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
-    names, values, units, least = [*model.features], model.coef, _units(model), np.zeros(len(model.features))
-    if model.coef_error is not None:
-        least = _SURE * model.coef_error[kind]
-    rows = np.asarray(model.details.get("kind_rows", np.full(model.n_clusters, np.inf)))
-    own_levels = levels(model)
-    if own_levels is not None:
-        names, values = [*names, LEVEL], np.column_stack([values, own_levels])
-        units, least = np.append(units, 1.0), np.append(least, _SURE * model.noise[kind] / np.sqrt(max(rows[kind], 1)))
-    # A standard deviation is known to within one part in the root of twice the rows.
-    names, values = [*names, "noise"], np.column_stack([values, model.noise])
-    units, least = (
-        np.append(units, 1.0),
-        np.append(least, max(0.1, _SURE / np.sqrt(2 * max(rows[kind], 1))) * model.noise[kind]),
-    )
-    others = share @ np.delete(values, kind, axis=0)
-    gap = np.abs(values[kind] - others)
-    order = np.argsort(-gap * units, kind="stable")
-    sure = [place for place in order if gap[place] > least[place]]
-    return [
-        Trait(
-            names[place], float(values[kind, place]), float(others[place]), "+" if place < model.coef.shape[1] else ""
-        )
-        for place in sure[:count]
-    ]
+    found = []
+    for trait, values, unit, error in _measures(model, kind):
+        others = float(share @ np.delete(values, kind))
+        gap = abs(values[kind] - others)
+        if gap > _SURE * error:
+            sign = "" if trait in (LEVEL, _NOISE) else "+"
+            found.append((gap * unit, Trait(trait, float(values[kind]), others, sign)))
+    return [trait for _, trait in sorted(found, key=lambda one: -one[0])[:count]]
+
+
+def _measures(model: Model, kind: int) -> Iterator[tuple[str, Floats, float, float]]:
+    """Give what kinds may differ by: name, values (k,), what one of it means to the target, a kind's standard error."""
+    errors = np.zeros(len(model.features)) if model.coef_error is None else model.coef_error[kind]
+    yield from zip(model.features, model.coef.T, _units(model).tolist(), errors.tolist(), strict=True)
+    rows = max(model.details["kind_rows"][kind], 1.0) if "kind_rows" in model.details else np.inf
+    own = levels(model)
+    if own is not None:
+        yield LEVEL, own, 1.0, float(model.noise[kind] / np.sqrt(rows))
+    # A standard deviation is known to within one part in the root of twice the rows; less than that nobody minds.
+    yield _NOISE, model.noise, 1.0, float(model.noise[kind] * max(_LEAST_NOISE, 1.0 / np.sqrt(2.0 * rows)))
 
 
 def levels(model: Model) -> Floats | None:
@@ -106,25 +104,33 @@ def deviations(model: Model) -> Floats | None:
     return None if model.deviation is None else np.sqrt(np.maximum(np.diagonal(model.deviation, 0, 1, 2), 0.0))
 
 
+def title(model: Model) -> str:
+    """Say how many kinds there are."""
+    return "One kind of client" if model.n_clusters == 1 else f"{model.n_clusters} kinds of client"
+
+
+def crowd(model: Model) -> tuple[int, int]:
+    """Give the numbers of clients and rows of the fit; 0 if the model does not know them."""
+    sizes = model.details.get("sizes", [])
+    return sum(count for _, count in sizes), sum(size * count for size, count in sizes)
+
+
 def typical_error(model: Model) -> float:
     """Give the standard deviation of the noise over all rows, whatever their kind."""
     rows = np.asarray(model.details.get("kind_rows", model.weights), dtype=np.float64)
     return float(np.sqrt(rows @ model.noise**2 / rows.sum()))
 
 
-def residuals(model: Model, clients: Held) -> dict[str, Any]:
+def residuals(model: Model, clients: Held, assigned: Assignment) -> dict[str, Any]:
     """Count residuals in units of each kind's noise, on a sample of the clients if there are many.
 
-    Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships, in whose first and last bin is also what lies
-    beyond, and how many ``clients`` were looked at.
+    ``assigned`` has all clients, in their order. Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships,
+    in whose first and last bin is also what lies beyond, and how many ``clients`` were looked at.
     """
     share = min(_RESIDUAL_CLIENTS / clients.n_clients, _RESIDUAL_ROWS / clients.n_rows)
-    if share < 1:
-        chance = draws.uniform(model.seed, "residuals", 0, clients.keys)[:, 0]
-        some = clients.subset(np.flatnonzero(chance < share))
-    else:
-        some = clients.block(0, clients.n_clients)
-    member = np.repeat(model.assign(some, uncertainty=False).probabilities, some.rows, axis=0)
+    places = Sample(model.seed, share).places(clients.keys) if share < 1 else np.arange(clients.n_clients)
+    some = clients.subset(places) if share < 1 else clients.block(0, clients.n_clients)
+    member = np.repeat(assigned.probabilities[places], some.rows, axis=0)
     scale = np.where(model.noise > 0, model.noise, 1.0)
     residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
     if model.factor is not None:

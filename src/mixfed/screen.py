@@ -28,7 +28,7 @@ from rich.text import Text
 from .assignment import Assignment
 from .model import Model
 from .packing import Watch
-from .portrait import digits, telling_order, traits, typical_error
+from .portrait import crowd, digits, telling_order, title, traits, typical_error
 from .results import FILES, REPORT
 from .run import Fit, Watcher, phase_name
 from .run import Progress as Event
@@ -301,7 +301,7 @@ def jobs_table(jobs: Sequence[Submitted]) -> Table:
 
 def _sampling(model: Model) -> list[RenderableType]:
     """Say if the kinds were sought among some clients only."""
-    clients = sum(count for _, count in model.details["sizes"])
+    clients, _ = crowd(model)
     asked = model.details.get("searched_clients", clients)
     if asked == clients:
         return []
@@ -337,9 +337,8 @@ def _columns_that_fit(width: int, model: Model) -> int:
 def kinds_table(model: Model, count: int, assigned: Assignment | None = None) -> Table:
     """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
     shown = telling_order(model)[:count]
-    title = f"{model.n_clusters} kinds of client" if model.n_clusters > 1 else "One kind of client"
-    table = Table(title=title, title_justify="left")
-    sizes = [] if assigned is None else [f"{(assigned.cluster == j).sum():,}" for j in range(model.n_clusters)]
+    table = Table(title=title(model), title_justify="left")
+    sizes = [] if assigned is None else [f"{size:,}" for size in assigned.sizes]
     for heading in (
         "kind",
         *(["placed"] if sizes else []),

@@ -27,7 +27,7 @@ from ..errors import MixfedError, SettingsError
 from ..exchange import Each, Replies, Together
 from ..messages import MessageError
 from ..model import Model
-from ..pool import LocalPool, Sample
+from ..pool import LocalPool, Sample, Who
 from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables import write_parquet
@@ -122,19 +122,17 @@ class Site:
             return clients, pool.answer_each(ask.query, ask.who)
         if clients < self.min_clients:
             raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
-        return clients, self._withheld(ask, pool.answer(ask.query, ask.who), pool)
+        return clients, self._withheld(ask.query, pool.answer(ask.query, ask.who), ask.who, pool)
 
-    def _withheld(self, ask: Ask, reply: Any, pool: LocalPool) -> Any:
+    def _withheld(self, query: Any, reply: Any, who: Who, pool: LocalPool) -> Any:
         """Leave out what is said of small clients apart, if they, or all others, are fewer than ``min_clients``."""
-        if isinstance(ask.query, Together):
-            parts = (dataclasses.replace(ask, query=part) for part in ask.query.parts)
-            return Replies(
-                tuple(self._withheld(part, said, pool) for part, said in zip(parts, reply.parts, strict=True))
-            )
-        if not isinstance(ask.query, LeaveOut):
+        if isinstance(query, Together):
+            pairs = zip(query.parts, reply.parts, strict=True)
+            return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
+        if not isinstance(query, LeaveOut):
             return reply
-        rows = pool.asked(ask.who).rows
-        small, paired = int(np.sum((rows >= 2) & (rows <= ask.query.small))), int(np.sum(rows >= 2))
+        rows = pool.asked(who).rows
+        small, paired = int(np.sum((rows >= 2) & (rows <= query.small))), int(np.sum(rows >= 2))
         fewest = min(small, paired - small)
         if fewest == 0 or fewest >= self.min_clients:
             return reply

@@ -37,7 +37,7 @@ def digest(model: Model, assigned: Assignment | None, trace: Sequence[dict[str, 
 
 def _kinds(model: Model, assigned: Assignment | None) -> list[dict[str, Any]]:
     rows = model.details.get("kind_rows", [None] * model.n_clusters)
-    counts = [None] * model.n_clusters if assigned is None else _count(assigned.cluster, model.n_clusters).tolist()
+    counts = [None] * model.n_clusters if assigned is None else assigned.sizes.tolist()
     return [
         {"share": share, "noise": noise, "rows": n_rows, "clients": clients}
         for share, noise, n_rows, clients in zip(
@@ -84,7 +84,7 @@ def _certainty(assigned: Assignment) -> dict[str, Any]:
     place = np.clip(np.searchsorted(edges, best, side="right") - 1, 0, len(edges) - 2)
     counts = _count(label * (len(edges) - 1) + place, k * (len(edges) - 1)).reshape(k, -1)
     meant = np.array([np.bincount(label, column, k) for column in assigned.probabilities.T]).T
-    chances = meant / np.maximum(_count(label, k), 1)[:, None]
+    chances = meant / np.maximum(assigned.sizes, 1)[:, None]
     return {
         "edges": np.round(edges, 6).tolist(),
         "counts": counts.tolist(),

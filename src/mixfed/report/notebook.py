@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..portrait import telling_order, traits, typical_error
+from ..portrait import telling_order, title, traits, typical_error
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -25,9 +25,8 @@ def model_html(model: Model) -> str:
     if len(shown) < len(model.features):
         note = f"the {len(shown)} of {len(model.features)} coefficients that tell most; {note}"
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in model.warnings)
-    title = "One kind of client" if model.n_clusters == 1 else f"{model.n_clusters} kinds of client"
     return (
-        f'<div style="overflow-x:auto"><b>{title}</b>'
+        f'<div style="overflow-x:auto"><b>{title(model)}</b>'
         '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.4em 0">'
         f"<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
         f'<div style="opacity:.75">{note}</div>{f"<ul>{warnings}</ul>" if warnings else ""}</div>'

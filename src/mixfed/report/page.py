@@ -15,7 +15,7 @@ from .. import __version__
 from ..assignment import Assignment
 from ..errors import DataError
 from ..model import Model
-from ..portrait import digits, traits
+from ..portrait import crowd, digits, traits
 from ..run import Fit, phase_name
 from ..tables import write_whole
 from ..theory import predict_for
@@ -82,9 +82,8 @@ def _sections(found: Fit, numbers: dict[str, Any], about: dict[str, Any]) -> Ite
 
 
 def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
-    sizes = model.details.get("sizes", [])
-    clients, rows = sum(count for _, count in sizes), sum(size * count for size, count in sizes)
-    facts = [f"{clients:,} clients", f"{rows:,} rows"] if sizes else []
+    clients, rows = crowd(model)
+    facts = [f"{clients:,} clients", f"{rows:,} rows"] if clients else []
     facts.append(f"{len(model.features):,} {'feature' if len(model.features) == 1 else 'features'}")
     if model.target_column:
         facts.append(f"target <b>{escape(model.target_column)}</b>")

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..model import Model
-from ..portrait import levels, typical_error
+from ..portrait import crowd, levels, typical_error
+from ..portrait import title as kinds_found
 
 
 def title(model: Model, source: str | None) -> str:
     """Say what was found."""
-    found = "One kind of client" if model.n_clusters == 1 else f"{model.n_clusters} kinds of client"
-    return f"{found} in {source}" if source else found
+    return f"{kinds_found(model)} in {source}" if source else kinds_found(model)
 
 
 def kinds(model: Model) -> str:
@@ -103,8 +103,7 @@ def choice(model: Model) -> str:
 def residuals(model: Model) -> str:
     """Say what residuals tell."""
     looked = model.details["residuals"]["clients"]
-    clients = sum(count for _, count in model.details["sizes"]) if "sizes" in model.details else looked
-    sample = f" From a sample of {looked:,} clients." if looked < clients else ""
+    sample = f" From a sample of {looked:,} clients." if looked < crowd(model)[0] else ""
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "

@@ -29,7 +29,7 @@ from .run import TOO_FEW, Stop
 from .spreads import Fitted, free_parameters
 
 if TYPE_CHECKING:
-    from .auto import Search
+    from .search import Search
 
 _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""

@@ -1,0 +1,279 @@
+"""The search of the tuning-free recipe: refinements for all numbers of kinds, and which of them is best.
+
+for each k: propose -> refine -> BIC -> for the best k: refine, look again
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from . import draws, summed
+from .arrays import Floats
+from .candidates import Candidates, Expect, ExpectSum, Frame
+from .coarse import Ground, propose
+from .compiled import side_by_side
+from .deviations import Deviate, DeviateSum
+from .exchange import Query, Update
+from .frame import from_user
+from .mixtures import Rules
+from .pool import Sample
+from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
+from .run import TOO_FEW, Run
+from .settings import AutoSettings
+
+T = TypeVar("T")
+
+_FIRST_LOOK = 4
+"""Numbers of kinds tried at once to begin with; then as many as it takes to see that more are worse."""
+_CLIENTS_PER_KIND = 5
+"""When the number of kinds is to be found, there are at most as many as give each so many clients."""
+_LEAST_CLIENTS, _LEAST_ROWS = 3, 2
+"""A kind that counts has so many clients, and so many rows for each coefficient and its noise."""
+_TRIAL_ROUNDS = 5
+"""Rounds of local updates that show which candidate to go on with."""
+_BUDGET = 24
+_LOOK_EXCHANGES = 11
+"""Another look is taken while it, and what comes after, is likely to end within the budget: 30 exchanges, of which the
+survey takes 4, and a federation one to enrol its sites and one to give them the model."""
+_STRIDE = 4.0
+"""From the clients who were searched, a step leads over so many times as many to all of them."""
+_PATIENCE = 2
+"""So many numbers of kinds beyond the best must be worse before the search ends."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What people look at."""
+
+    likelihood: float | None = None
+    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
+    candidates: int = 0
+    """Candidates asked about."""
+    rows: int | None = None
+    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
+    movement: float | None = None
+    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
+    standard units; None if numbers of kinds are compared."""
+
+    @property
+    def note(self) -> str:
+        """Say how it goes."""
+        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
+
+
+class Search:
+    """The refinements of one fit, for all numbers of kinds."""
+
+    def __init__(
+        self, run: Run, ground: Ground, settings: AutoSettings, seed: int, n_clusters: int | None = None
+    ) -> None:
+        self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
+        self.n_clusters = n_clusters
+        """As many kinds as the caller wants; None if that is to be found."""
+        self.scanned: dict[int, Refined] = {}
+        self.sample: Sample | None = None
+        """Clients asked while candidates are sought; None for all."""
+        self.searched_clients = 0
+        """How many these were."""
+        self.exchanges = 0
+        """Exchanges of the search: those of the recipe, wherever the clients live."""
+
+    def choose(self, most: int) -> None:
+        """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
+        most = self.supported(most)
+        tried, wanted = 0, _FIRST_LOOK
+        while tried < most and wanted > 0:
+            ks = range(tried + 1, min(tried + wanted, most) + 1)
+            self.scan(ks)
+            tried = ks[-1]
+            wanted = _PATIENCE - (tried - self.best())
+
+    def scan(self, ks: Iterable[int]) -> None:
+        """Fit numbers of kinds, near enough to compare them."""
+        self.sample = self.ground.scanned()
+        results = self.converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
+        self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
+
+    def supported(self, most: int) -> int:
+        """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""
+        census = self.ground.census
+        rows = census.n_rows // (3 * (self.ground.frame.dim + 2))
+        return max(1, min(most, census.n_clients // _CLIENTS_PER_KIND, rows))
+
+    def best(self) -> int:
+        """Give the number of kinds with the best BIC, of those whose every kind is one."""
+        return max(filter(self.sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
+
+    def more_kinds(self, found: Refined, most: int, start: Floats | None) -> Refined:
+        """See whether all clients tell more kinds apart than the sample, if it was one, did."""
+        soft = self.settings.local_update is None and not self.settings.hard
+        if self.ground.scanned() is None or not soft:
+            return found
+        for k in range(found.mixture.theta.shape[1], self.supported(most)):
+            if k + 1 not in self.scanned:
+                self.scan([k + 1])
+            wider = self.scanned[k + 1]
+            bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
+            another = refine(self.ground.frame, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
+            better = self.one("kinds", another)
+            if better is None or not self.is_sound(better.reply):
+                break
+            found = self.finish(k + 1, start)
+        return found
+
+    def tried(self) -> list[dict[str, Any]]:
+        """Say which numbers of kinds were tried, for the model's details."""
+        return [
+            {
+                "n_clusters": k,
+                "likelihood": self.likelihood(one),
+                "bic": self.bic(one),
+                "rows": round(float(one.reply.rows.sum())),
+                "reason": "" if self.sound(k) else TOO_FEW,
+                "sound": self.sound(k),
+            }
+            for k, one in sorted(self.scanned.items())
+        ]
+
+    def sound(self, k: int) -> bool:
+        """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
+        return k == 1 or self.is_sound(self.scanned[k].reply)
+
+    def is_sound(self, reply: ExpectSum | DeviateSum) -> bool:
+        """Say so by what was said of a mixture."""
+        clients, rows = reply.clients.min(), reply.rows.min()
+        return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.ground.frame.dim + 1))
+
+    def bic(self, found: Refined) -> float:
+        """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
+        return 2.0 * self.likelihood(found) - self._penalty(found, found.reply)
+
+    def _penalty(self, found: Refined, asked: ExpectSum) -> float:
+        """Give the number of parameters times the logarithm of the rows asked."""
+        _, k, dim = found.mixture.theta.shape
+        free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
+        return float(free * np.log(asked.rows[0].sum()))
+
+    def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Refined:
+        """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
+        frame, settings, ground = self.ground.frame, self.settings, self.ground
+        self.sample = None if ground.anchors is not None else ground.scanned()
+        proposed, rules = self.one("summed starts", self._propose(k, quick=False), self.sample)
+        before = self.exchanges
+        candidates = [proposed]
+        if k in self.scanned:
+            candidates.append(self.scanned[k].mixture)
+        if start is not None and start.ndim == 2 and len(start) == k:
+            candidates.append(_levelled(frame, start))
+        batch = Candidates.stack(candidates)
+        self.sample = None
+        if settings.local_update is not None:
+            return self._locally(batch, settings.local_update, rules)
+        if settings.hard:
+            return self.one("refine", refine_hard(frame, batch, rules))
+        self.sample = ground.searched(proposed, rules)
+        found = self.one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
+        assert found is not None  # without an incumbent, one of them wins
+        rng = draws.generator(self.seed, "second look", k)
+        while k > 1 and self.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
+            better = self.one("second look", look_again(ground, found, rng, self._near()), self.sample)
+            if better is found:
+                break
+            found = better
+        elsewhere = False
+        if self.sample is not None:
+            if not everyone:
+                return found
+            elsewhere = True
+            more = ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
+            if more is not None:  # a step on the way from few clients to all
+                found = self.one("refine", polish(frame, found, steps=1), more)
+        return self.one("refine", polish(frame, found, elsewhere=elsewhere))
+
+    def _near(self) -> float:
+        """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
+        return NEAR if self.sample is None else 20.0 * NEAR
+
+    def _locally(self, batch: Candidates, update: Update, rules: Rules) -> Refined:
+        """Try each candidate for a few rounds of local updates, then go on with the best."""
+        frame, rounds = self.ground.frame, self.settings.refine_rounds
+        tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
+        best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
+        return self.one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
+
+    def likelihood(self, found: Refined) -> float:
+        """Log likelihood in the target's units."""
+        return self.in_units(found.likelihood, found.reply)
+
+    def in_units(self, likelihood: float, asked: ExpectSum | DeviateSum) -> float:
+        """Give a log likelihood of standard units in the target's."""
+        return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
+
+    def _quick(self, k: int) -> Conversation:
+        """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
+        if self.ground.anchors is None:
+            return self._quick_later(k)
+        candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
+        return refine(self.ground.frame, candidates, rules)
+
+    def _quick_later(self, k: int) -> Conversation:
+        candidates, rules = yield from self._propose(k, quick=True)
+        return (yield from refine(self.ground.frame, candidates, rules))
+
+    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any], Any, tuple[Candidates, Rules]]:
+        """Search for candidates: by the anchors, which takes no exchange, or by sums."""
+        if self.ground.anchors is not None:
+            return propose(self.ground, k, seed=self.seed, quick=quick)
+        rules, keep = Rules(self.settings.shared_noise), self.ground.worth_keeping(k, quick)
+        return (yield from summed.propose(self.ground, k, rules, seed=self.seed, keep=keep))
+
+    def _info(self, said: list[Any]) -> Info:
+        if not said:
+            return Info()
+        best = max(self.in_units(reply.likelihood.max(), reply) for reply in said)
+        return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
+
+    def one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
+        """Lead one conversation."""
+        return cast(T, self.converse(phase, [conversation], who)[0])
+
+    def converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
+        """Lead conversations side by side, and report every exchange."""
+        round_, last = 0, None
+
+        def report(queries: Sequence[Query[Any]], replies: Sequence[Any]) -> None:
+            nonlocal round_, last
+            round_ += 1
+            self.exchanges += 1
+            said = [
+                (query, reply)
+                for query, reply in zip(queries, replies, strict=True)
+                if isinstance(query, Expect | Deviate)
+            ]
+            if said and self.sample == who:
+                self.searched_clients = round(float(said[0][1].clients[0].sum()))
+            info = self._info([reply for _, reply in said])
+            if len(said) == 1:
+                theta = said[0][0].candidates.theta[np.argmax(said[0][1].likelihood)]
+                info, last = dataclasses.replace(info, movement=_movement(last, theta)), theta
+            self.run.report(phase, round_, 0, info)
+
+        return converse(self.run.pool, conversations, report, who)
+
+
+def _movement(before: Floats | None, now: Floats) -> float | None:
+    """Say how far models have moved: the largest of the distances to the nearest before. (k, d), (k, d)."""
+    if before is None:
+        return None
+    return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
+
+
+def _levelled(frame: Frame, start: Floats) -> Candidates:
+    """Make a candidate of the caller's models, all alike in weight and noise."""
+    k = len(start)
+    return Candidates(from_user(frame, start)[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))

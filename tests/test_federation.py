@@ -362,7 +362,10 @@ BAD = {
     "lost rows": (changed(with_few_rows), "rows, when there are"),
     "another type": (changed(lambda content: content.likelihood), "is a ndarray"),
     "nothing": (changed(lambda content: None), "is a NoneType"),
-    "another version": (lambda content: [content[:6] + (VERSION + 1).to_bytes(2, "little") + content[8:]], "version 2"),
+    "another version": (
+        lambda content: [content[:6] + (VERSION + 1).to_bytes(2, "little") + content[8:]],
+        f"version {VERSION + 1}",
+    ),
     "cut off": (lambda content: [content[:-9]], "an array is cut off"),
     "too long": (lambda content: [content + b"\0"], "1 bytes too many"),
     "no message": (lambda content: [b"<html>"], "not a message of mixfed"),
@@ -459,8 +462,6 @@ def answer_of(kind, change):
         (ExpectSum, {"squares": lambda old: old * 0.0}),
         (ExpectSum, {"squares": lambda old: old + 1e300}),
         (ModelSum, {"loss": lambda old: -old}),
-        (ModelSum, {"likelihood": 10**400}),
-        (CensusSum, {"target": 10**400}),
         (CensusSum, {"total": lambda old: old + 1e6}),
     ],
 )

@@ -8,8 +8,9 @@ them from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -74,12 +75,17 @@ def _models(block: Clients, frame: Frame, theta: Floats) -> Array:
     return np.ascontiguousarray(frame.models(theta), dtype=block.phi.dtype)
 
 
+@lru_cache(maxsize=4)
+def _all_models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> Array:
+    """Give the models of all candidates, one behind another, as the kernels take them, (D, L)."""
+    return np.ascontiguousarray(frame.models(candidates.theta.reshape(-1, frame.dim)), dtype=precision)
+
+
 def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: bool) -> Floats:
     """Give the memberships of a block's clients under each candidate, (m, L)."""
-    count, k, dim = candidates.theta.shape
-    models = _models(block, frame, candidates.theta.reshape(count * k, dim))
+    models = _all_models(candidates, frame, block.phi.dtype)
     mixture = (candidates.log_variance, candidates.log_weight)
-    nobody = np.empty((0, count * k))
+    nobody = np.empty((0, models.shape[1]))
     return posterior.expect(*_rows(block, frame), models, *mixture, hard, False, nobody)[-2]
 
 
@@ -167,12 +173,12 @@ def _local_step(query: LocalStep, clients: Held) -> ModelSum:
 @answer.register
 def _expect(query: Expect, clients: Held) -> ExpectSum:
     candidates = query.candidates
-    count, k, dim = candidates.theta.shape
+    count, k, _ = candidates.theta.shape
     frame, taken = _looked_at(query.frame, clients, count * k)
 
     def one(block: Clients) -> ExpectSum:
         block = taken(block)
-        rows, models = _rows(block, frame), _models(block, frame, candidates.theta.reshape(count * k, dim))
+        rows, models = _rows(block, frame), _all_models(candidates, frame, block.phi.dtype)
         nobody = np.empty((0, count * k))
         before = nobody if query.since is None else _memberships(block, frame, query.since, query.hard)
         *sums, membership, losses = posterior.expect(
@@ -203,31 +209,37 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             np.array(missing).reshape(-1, k * (len(models) + 2), k * (len(models) + 2)),
         )
 
-    return _standardised(frame, reduce(add, over_blocks(one, clients)))
+    return _standardised(frame, reduce(add, over_blocks(one, clients)), query.curvature)
 
 
-def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
+def _standardised(frame: Frame, sums: ExpectSum, curvature: bool) -> ExpectSum:
     """Turn sums over x into sums over z."""
     if frame.is_white:
         return sums
-    count, k = len(sums.missing), sums.clients.shape[1]
-    wide, dim = frame.whiten.shape
-    # (theta_j, log variance_j, log weight_j): only the first is in other units.
-    own = np.zeros((wide + 2, dim + 2))
-    own[:wide, :dim] = frame.whiten
-    own[wide:, dim:] = np.eye(2)
-    missing = sums.missing.reshape(-1, wide + 2) @ own
-    missing = own.T @ missing.reshape(count * k, wide + 2, k * (dim + 2))
     return ExpectSum(
         sums.likelihood,
         sums.clients,
         sums.rows,
         sums.squares,
         sums.score @ frame.whiten,
-        _in_standard_units(frame, sums.gram),
+        _in_standard_units(frame, sums.gram) if curvature else np.zeros((*sums.clients.shape, frame.dim, frame.dim)),
         sums.overlap,
-        missing.reshape(count, k * (dim + 2), k * (dim + 2)),
+        _missing_in_standard_units(frame, sums.missing, sums.clients.shape[1]),
     )
+
+
+def _missing_in_standard_units(frame: Frame, missing: Floats, k: int) -> Floats:
+    """Turn missing information on k models of x, (i, k (D + 2), k (D + 2)), into that on models of z."""
+    count, (wide, dim) = len(missing), frame.whiten.shape
+    if not count:
+        return np.empty((0, k * (dim + 2), k * (dim + 2)))
+    # (theta_j, log variance_j, log weight_j): only the first is in other units.
+    own = np.zeros((wide + 2, dim + 2))
+    own[:wide, :dim] = frame.whiten
+    own[wide:, dim:] = np.eye(2)
+    missing = missing.reshape(-1, wide + 2) @ own
+    missing = own.T @ missing.reshape(count * k, wide + 2, k * (dim + 2))
+    return missing.reshape(count, k * (dim + 2), k * (dim + 2))
 
 
 def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:

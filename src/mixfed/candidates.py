@@ -181,8 +181,16 @@ class ExpectSum:
     """Covariance of the clients' scores given their rows, by Louis, for each informed candidate."""
 
     def __add__(self, other: ExpectSum) -> ExpectSum:
-        both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
-        return ExpectSum(*(a + b for a, b in both))
+        return ExpectSum(
+            self.likelihood + other.likelihood,
+            self.clients + other.clients,
+            self.rows + other.rows,
+            self.squares + other.squares,
+            self.score + other.score,
+            self.gram + other.gram,
+            self.overlap + other.overlap,
+            self.missing + other.missing,
+        )
 
     def pick(self, which: Any, informed: Sequence[int] = ()) -> ExpectSum:
         """Keep what was said of some candidates; their missing information is at places ``informed``."""

@@ -192,6 +192,8 @@ class Clients(Packing):
 
     def block(self, begin: int, end: int) -> Clients:
         """Give the clients ``begin:end``, without a copy of their rows."""
+        if end - begin == self.n_clients:
+            return self
         part = slice(self.offsets[begin], self.offsets[end])
         offsets = self.offsets[begin : end + 1] - self.offsets[begin]
         return Clients(self.phi[part], self.y[part], offsets, self.ids[begin:end], self.features)

@@ -1,9 +1,10 @@
 """Queries and replies as bytes: exact, self-describing, and data only.
 
 A message is a dataclass of arrays, numbers, text, None, tuples and further messages. Its bytes are a JSON header that
-says what is where, then the arrays as they lie in memory, one behind another. Nothing in them is ever run, and no more
-memory is asked for than they take themselves, so `decode` can be given anything. Whether what came out is what was
-expected, `check` tells by the annotations of the dataclass, shapes of arrays included.
+says what is where, then all arrays and numbers as they lie in memory, each on 8 bytes or a multiple of it. So messages
+that differ in their numbers only have the same header, which is made, and understood, once for all of them. Nothing in
+a message is ever run, and no more memory is asked for than it takes itself, so `decode` can be given anything. Whether
+what came out is what was expected, `check` tells by the annotations of the dataclass, shapes of arrays included.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ KINDS: dict[str, type[Any]] = {
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
 }
 """The messages of the recipes, by name."""
-_LENGTH = struct.Struct("<Q")
+_LENGTH, _WORD = struct.Struct("<Q"), 8
 _MOST_HEADER, _USUAL_HEADER = 4_000_000, 4_000
-_DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1")
+_DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1")}
+_NUMBERS = {float: struct.Struct("<d"), int: struct.Struct("<q"), bool: struct.Struct("<?7x")}
+_NUMBER_NAMES = {kind.__name__: kind for kind in _NUMBERS}
 
 
 class MessageError(MixfedError):
@@ -45,84 +48,158 @@ class MessageError(MixfedError):
 
 def encode(message: Any) -> bytes:
     """Turn a message into bytes."""
-    arrays: list[bytes] = []
-    header = json.dumps(_describe(message, arrays), separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(header)), header, *arrays])
+    values: list[Any] = []
+    header = _header(_described(message, values))
+    return b"".join([_LENGTH.pack(len(header)), header, *values])
 
 
-def decode(content: bytes, kinds: dict[str, type[Any]] = KINDS) -> Any:
-    """Turn bytes back into a message; ``kinds`` are the dataclasses that may occur in it, by name."""
+def decode(
+    content: bytes | memoryview,
+    kinds: dict[str, type[Any]] = KINDS,
+    expected: type[Any] | None = None,
+    *,
+    only_finite: bool = False,
+) -> Any:
+    """Turn bytes back into a message; ``kinds`` are the dataclasses that may occur in it, by name.
+
+    If another than the ``expected`` comes out, or if ``only_finite`` numbers may be in it and there are others,
+    `MessageError` is raised.
+    """
     try:
-        (size,) = _LENGTH.unpack_from(content)
-        if size > min(_MOST_HEADER, len(content) - _LENGTH.size):
-            raise MessageError(f"the header is said to have {size} bytes")
-        body = memoryview(content)[_LENGTH.size :]
-        arrays = _Arrays(body[size:])
-        message = _rebuild(_parsed(bytes(body[:size])), arrays, kinds)
+        header, body = _parted(content)
+        layout = (_layout if len(header) < _USUAL_HEADER else _layout.__wrapped__)(header)
+        if len(body) < layout.size:
+            raise MessageError("an array is cut off")
+        if len(body) > layout.size:
+            raise MessageError(f"{len(body) - layout.size} bytes too many")
+        values = bytearray(body)
+        if only_finite and not all(np.isfinite(np.frombuffer(values, *floats)).all() for floats in layout.floats):
+            raise MessageError("numbers that are not finite")
+        message = layout.build(values, kinds)
+        if expected is not None and expected not in layout.checked:
+            check(message, expected, {}, bind=True)
+            layout.checked.add(expected)
+        return message
     except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, MessageError):
             raise
         raise MessageError(f"not a message ({type(error).__name__})") from error
-    if len(arrays.rest):
-        raise MessageError(f"{len(arrays.rest)} bytes too many")
-    return message
 
 
-def _parsed(header: bytes) -> Any:
-    return _parsed_before(header) if len(header) < _USUAL_HEADER else json.loads(header)
+def header_of(content: bytes | memoryview) -> bytes:
+    """Give the header of a message: all about it but its numbers."""
+    return _parted(content)[0]
 
 
-_parsed_before = lru_cache(maxsize=64)(json.loads)  # the answers of many sites to one question have one header
+def _parted(content: bytes | memoryview) -> tuple[bytes, memoryview]:
+    """Part a message into its header and the values behind it."""
+    (size,) = _LENGTH.unpack_from(content)
+    if size > min(_MOST_HEADER, len(content) - _LENGTH.size):
+        raise MessageError(f"the header is said to have {size} bytes")
+    begin = _LENGTH.size + size
+    view = memoryview(content)
+    return bytes(view[_LENGTH.size : begin]), view[begin:]
 
 
-def _describe(value: Any, arrays: list[bytes]) -> Any:
-    if isinstance(value, np.ndarray):
-        arrays.append(value.tobytes())
-        return {"dtype": value.dtype.str, "shape": value.shape}
-    if dataclasses.is_dataclass(value):
-        kind: Any = type(value)
-        return {
-            "kind": kind.__name__,
-            "fields": {name: _describe(getattr(value, name), arrays) for name in _names(kind)},
-        }
-    if isinstance(value, tuple):
-        return {"items": [_describe(item, arrays) for item in value]}
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+def _described(value: Any, values: list[Any]) -> Any:
+    """Say what a value is, so that others of its kind get the same header, and put what the header leaves out aside."""
+    kind = type(value)
+    if kind is np.ndarray:
+        values.append(value if value.flags.c_contiguous else np.ascontiguousarray(value))
+        if value.nbytes % _WORD:
+            values.append(bytes(-value.nbytes % _WORD))
+        return value.dtype, value.shape
+    if kind in _NUMBERS:
+        values.append(_NUMBERS[kind].pack(value))
+        return kind
+    if kind is tuple:
+        return tuple, tuple([_described(item, values) for item in value])
+    if dataclasses.is_dataclass(kind):
+        return kind, tuple([_described(getattr(value, name), values) for name in _names(kind)])
+    return _described(value.item(), values) if isinstance(value, np.generic) else value
 
 
-class _Arrays:
-    """The arrays behind a header, to be taken one after the other."""
+@lru_cache(maxsize=64)
+def _header(described: Any) -> bytes:
+    return json.dumps(_in_json(described), separators=(",", ":")).encode()
 
-    def __init__(self, rest: memoryview) -> None:
-        self.rest = rest
 
-    def take(self, dtype: Any, shape: Any) -> np.ndarray[Any, Any]:
-        """Copy the next array, if there is as much of it as is said."""
-        if dtype not in _DTYPES or len(shape) > 8 or not all(type(size) is int and size >= 0 for size in shape):
+def _in_json(described: Any) -> Any:
+    if isinstance(described, type):
+        return {"number": described.__name__}
+    if not isinstance(described, tuple):
+        return described  # text, or None
+    what, rest = described
+    if isinstance(what, np.dtype):
+        return {"dtype": what.str, "shape": rest}
+    parts = [_in_json(part) for part in rest]
+    if what is tuple:
+        return {"items": parts}
+    return {"kind": what.__name__, "fields": dict(zip(_names(what), parts, strict=True))}
+
+
+Build: TypeAlias = Callable[[bytearray, dict[str, type[Any]]], Any]
+"""Makes a message, or a part of one, of the values behind the header and of the dataclasses that may occur."""
+
+
+class _Layout:
+    """What a header says: where the values are, and what they make."""
+
+    def __init__(self, header: bytes) -> None:
+        self.size = 0
+        self.floats: list[tuple[Any, int, int]] = []
+        """Runs of floating-point numbers: their dtype, how many there are, and where they begin."""
+        self.checked: set[type[Any]] = set()
+        """What a message of this layout is known to be."""
+        self.build = self._builder(json.loads(header))
+
+    def _builder(self, found: Any) -> Build:
+        if found is None or isinstance(found, str):
+            return lambda values, kinds: found
+        if not isinstance(found, dict):
+            raise MessageError(f"a {type(found).__name__} in the header")
+        if "dtype" in found:
+            return self._array_builder(found["dtype"], found["shape"])
+        if "number" in found:
+            return self._number_builder(_NUMBER_NAMES[found["number"]])
+        if "items" in found:
+            parts = [self._builder(item) for item in found["items"]]
+            return lambda values, kinds: tuple([part(values, kinds) for part in parts])
+        name, fields = found["kind"], {field: self._builder(value) for field, value in found["fields"].items()}
+
+        def build(values: bytearray, kinds: dict[str, type[Any]]) -> Any:
+            if name not in kinds:
+                raise MessageError(f"an unknown kind of message, {str(name)[:40]!r}")
+            return kinds[name](**{field: part(values, kinds) for field, part in fields.items()})
+
+        return build
+
+    def _array_builder(self, name: Any, shape: Any) -> Build:
+        if name not in _DTYPES or len(shape) > 8 or not all(type(size) is int and size >= 0 for size in shape):
             raise MessageError("an array of an unknown type or shape")
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size > len(self.rest):
-            raise MessageError("an array is cut off")
-        flat = np.frombuffer(self.rest[:size], dtype)
-        self.rest = self.rest[size:]
-        return flat.reshape(shape).copy()
+        dtype, count = _DTYPES[name], math.prod(shape)
+        begin = self._take(dtype, count)
+        return lambda values, kinds: np.ndarray(shape, dtype, values, begin)
+
+    def _number_builder(self, kind: type[Any]) -> Build:
+        number = _NUMBERS[kind]
+        begin = self._take(np.dtype(kind), 1)
+        return lambda values, kinds: number.unpack_from(values, begin)[0]
+
+    def _take(self, dtype: np.dtype[Any], count: int) -> int:
+        """Set aside room for values; where they begin is given."""
+        begin, length = self.size, count * dtype.itemsize
+        self.size += length + -length % _WORD
+        if dtype.kind == "f" and count:
+            before = self.floats[-1] if self.floats else (dtype, 0, -1)
+            if before[0] == dtype and before[2] + before[1] * dtype.itemsize == begin:
+                self.floats[-1] = dtype, before[1] + count, before[2]
+            else:
+                self.floats.append((dtype, count, begin))
+        return begin
 
 
-def _rebuild(found: Any, arrays: _Arrays, kinds: dict[str, type[Any]]) -> Any:
-    if isinstance(found, list):
-        raise MessageError("a list in the header")
-    if not isinstance(found, dict):
-        return found
-    if "items" in found:
-        return tuple(_rebuild(item, arrays, kinds) for item in found["items"])
-    if "dtype" in found:
-        return arrays.take(found["dtype"], found["shape"])
-    kind = kinds.get(found["kind"])
-    if kind is None:
-        raise MessageError(f"an unknown kind of message, {str(found['kind'])[:40]!r}")
-    return kind(**{name: _rebuild(value, arrays, kinds) for name, value in found["fields"].items()})
+_layout = lru_cache(maxsize=64)(_Layout)
 
 
 @cache

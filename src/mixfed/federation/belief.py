@@ -6,14 +6,16 @@ sums is believed: see ``docs/privacy.md``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..candidates import Expect, ExpectSum, GramSum, MatrixSum, Statistics
+from ..candidates import Candidates, Expect, ExpectSum, GramSum, MatrixSum, Statistics
+from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
 from ..messages import MessageError
@@ -110,13 +112,8 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
 def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
     _expect_parts("rows", content.rows, asked.rows)
-    # Pooled residuals have squares of 1 on average, and so have features; models add to them.
-    size = 1.0 + np.sqrt(query.candidates.theta.shape[-1]) * np.linalg.norm(query.candidates.theta, axis=-1)
-    _expect("squares", content.squares / size**2, (0, asked.most))
-    # No row is likelier than one that lies on the model of the kind with the least noise.
-    most = -0.5 * query.candidates.log_variance.min(axis=1) * content.rows.sum(axis=1)
-    if (content.likelihood > most + _SLACK * (1.0 + np.abs(most))).any():
-        raise MessageError("a likelihood that cannot be")
+    _expect("squares", content.squares / _sizes(query.candidates), (0, asked.most))
+    _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
     if query.curvature and query.since is None:
         _expect_moments(content.gram, content.score, content.squares, asked.most)
 
@@ -126,9 +123,7 @@ def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
     _expect_parts("rows", content.rows, asked.rows)
     # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
-    most = -0.5 * query.candidates.log_variance.min(axis=1) * content.rows.sum(axis=1)
-    if (content.likelihood > most + _SLACK * (1.0 + np.abs(most))).any():
-        raise MessageError("a likelihood that cannot be")
+    _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
     _expect("squares", np.diagonal(content.gram, axis1=-2, axis2=-1), (0, np.inf))
 
 
@@ -151,31 +146,81 @@ def _(content: AnchorReplies, query: Any, asked: Asked) -> None:
     _expect("sizes", content.size, (0, np.inf))
 
 
+@lru_cache(maxsize=1)
+def _sizes(candidates: Candidates) -> Floats:
+    """Say how large squared residuals may be on average, (C, k): once for all who are asked the same."""
+    # Pooled residuals have squares of 1 on average, and so have features; models add to them.
+    size = 1.0 + np.sqrt(candidates.theta.shape[-1]) * np.linalg.norm(candidates.theta, axis=-1)
+    return np.asarray(size**2)
+
+
+def _expect_likelihood(likelihood: Floats, rows: Floats, log_variance: Floats) -> None:
+    """Expect no likelihood (C,) above that of as many rows (C, k) on the model of the kind with the least noise."""
+    if _too_likely(likelihood, rows, log_variance):
+        raise MessageError("a likelihood that cannot be")
+
+
+@compiled
+def _too_likely(likelihood: Floats, rows: Floats, log_variance: Floats) -> bool:
+    for c in range(len(likelihood)):
+        most = -0.5 * log_variance[c].min() * rows[c].sum()
+        if likelihood[c] > most + _SLACK * (1.0 + abs(most)):
+            return True
+    return False
+
+
 def _expect_moments(gram: Floats, cross: Floats, square: Floats, most: float) -> None:
     """Expect sums z z^T (..., d, d), z r (..., d) and r^2 (...), which bound each other (Cauchy and Schwarz).
 
     ``most`` is the largest that a sum of squares can be.
     """
-    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
-    _expect("squares", diagonal, (0, most))
-    own, residual = np.sqrt(np.maximum(diagonal, 0.0)), np.sqrt(np.maximum(square, 0.0))[..., None]
+    dim = gram.shape[-1]
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    _expect("squares", squares, (0, most))
+    if _too_large(gram.reshape(-1, dim, dim), cross.reshape(-1, dim), square.reshape(-1)):
+        raise MessageError("products that are larger than their squares allow")
+
+
+@compiled
+def _too_large(gram: Floats, cross: Floats, square: Floats) -> bool:
+    """Say whether products are larger than their squares allow. gram (m, d, d), cross (m, d), square (m,)."""
+    m, d = cross.shape
+    own, residual = np.empty((m, d)), np.sqrt(np.maximum(square, 0.0))
+    for i in range(m):
+        for a in range(d):
+            own[i, a] = math.sqrt(max(gram[i, a, a], 0.0))
     # Clients whose membership is next to nothing are left out of some sums: what is next to nothing is not compared.
-    least, smallest = _SLACK * own.max() * residual.max(), _SLACK * own.max() ** 2
-    products, squares = np.abs(gram), own[..., :, None] * own[..., None, :]
-    if (np.abs(cross) > (1.0 + _SLACK) * own * residual + least).any():
-        raise MessageError("products that are larger than their squares allow")
-    if (products > (1.0 + _SLACK) * squares + smallest).any():
-        raise MessageError("products that are larger than their squares allow")
+    largest = own.max()
+    least, smallest = _SLACK * largest * residual.max(), _SLACK * largest**2
+    for i in range(m):
+        for a in range(d):
+            if abs(cross[i, a]) > (1.0 + _SLACK) * own[i, a] * residual[i] + least:
+                return True
+            excess = 0.0
+            for b in range(d):
+                excess = max(excess, abs(gram[i, a, b]) - (1.0 + _SLACK) * own[i, a] * own[i, b])
+            if excess > smallest:
+                return True
+    return False
 
 
 def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
     """Expect parts (..., k) of something, none of them negative, that add up to as much as there is."""
     _expect(what, parts, (0, bounds[1]))
-    _expect(what, parts.sum(axis=-1), bounds)
+    _expect(what, np.add.reduce(parts, axis=-1), bounds)
 
 
 def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
-    found = np.asarray(found)
-    slack = _SLACK * (1.0 + abs(bounds[1])) if np.isfinite(bounds[1]) else _SLACK
-    if (found < bounds[0] - slack).any() or (found > bounds[1] + slack).any():
-        raise MessageError(f"sums over {float(np.max(np.abs(found))):.4g} {what}, when there are {bounds[1]:g}")
+    found = np.asarray(found, np.float64).ravel()
+    slack = _SLACK * (1.0 + abs(bounds[1])) if math.isfinite(bounds[1]) else _SLACK
+    if _outside(found, bounds[0] - slack, bounds[1] + slack):
+        raise MessageError(f"sums over {np.max(np.abs(found)):.4g} {what}, when there are {bounds[1]:g}")
+
+
+@compiled
+def _outside(found: Floats, low: float, high: float) -> bool:
+    """Say whether one of some numbers (n,) is not within bounds."""
+    for number in found:  # noqa: SIM110 (numba has no any)
+        if not low <= number <= high:
+            return True
+    return False

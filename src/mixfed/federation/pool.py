@@ -20,8 +20,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -34,7 +33,7 @@ from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined
 from .belief import Asked, check_enrolled, weigh
 from .site import Site
-from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, pack, unpack
+from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, unpack
 
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
@@ -109,6 +108,8 @@ class _Question:
     content: bytes
     sizes: dict[str, int]
     """What the letters in the shapes of its answer stand for."""
+    fitting: set[bytes] = field(default_factory=set)
+    """Headers of answers that were of the right types and shapes."""
 
 
 @dataclass
@@ -119,6 +120,8 @@ class _Attempts:
     bytes_up: dict[str, int] = field(default_factory=dict)
     dropped: list[tuple[str, str]] = field(default_factory=list)
     count: int = 0
+    clients: int = 0
+    """That the answers are about."""
 
     def down(self, messages: Mapping[str, bytes]) -> None:
         """Count what is sent."""
@@ -171,7 +174,7 @@ class FederatedPool:
         """The sites that take part, in the order of their names, and what they said of themselves."""
         return self._members
 
-    @property
+    @cached_property
     def features(self) -> tuple[str, ...]:
         """The names of the features, the intercept, if any, as the last."""
         return next(iter(self._members.values())).features
@@ -186,12 +189,12 @@ class FederatedPool:
         """Says whose rows these are."""
         return repr([(name, site.digest) for name, site in self._members.items()])
 
-    @property
+    @cached_property
     def n_clients(self) -> int:
         """Number of clients."""
         return sum(site.clients for site in self._members.values())
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """Number of rows of all clients."""
         return sum(site.rows for site in self._members.values())
@@ -209,10 +212,9 @@ class FederatedPool:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def _enrol(self, names: list[str], query: Enrol) -> None:
-        found, silent = self._attempt(dict.fromkeys(names, self._question(query)))
-        self.absent |= silent
-        said = {name: found[name].content for name in names if name in found and found[name].complaint is None}
+        found = dict(self._answers(dict.fromkeys(names, self._question(query))))
         self.absent |= {name: answer.complaint for name, answer in found.items() if answer.complaint is not None}
+        said = {name: found[name].content for name in names if name not in self.absent}
         # Most sites are right about what the features are; of as many, the first by name.
         features = [site.features for site in said.values()]
         usual = max(features, key=features.count, default=())
@@ -228,31 +230,38 @@ class FederatedPool:
         """Ask all sites, or those that have some of the clients, and add up their answers."""
         if isinstance(who, Sample) and who in self._small:
             who = None
-        answers = self._exchange(query, who)
-        if isinstance(who, Sample) and any(
-            answer.complaint is not None and answer.clients > 0 for answer in answers.values()
-        ):
+        total, refused = self._total(query, who)
+        if refused and isinstance(who, Sample):
             # Some site may not speak for so few of its clients: then all are asked, here and from now on.
             self._small.add(who)
-            answers = self._exchange(query, None)
-        contents = [answers[name].content for name in self._members if name in answers]
-        contents = [content for content in contents if content is not None]
-        if not contents:
+            total, _ = self._total(query, None)
+        if total is None:
             raise PoolError("no site may speak for so few of its clients: lower min_clients, or ask more clients")
-        return cast(S, reduce(add, contents))
+        return total
+
+    def _total(self, query: Query[S], who: Who) -> tuple[S | None, bool]:
+        """Add up the answers, and say whether some site would not speak for those of its clients that were asked."""
+        total: S | None = None
+        refused = False
+        for _, answer in self._exchange(query, who):
+            if answer.complaint is not None:
+                refused |= answer.clients > 0
+            else:
+                total = answer.content if total is None else total + answer.content
+        return total, refused
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one, through their sites; replies come in that order."""
         if len(self.roster.keys) == 0:
             raise SettingsError("no site lets its clients answer one by one: take anchors = 'summed'")
-        parts = self._split(np.asarray(who))
-        answers = self._exchange(query, who)
-        order = np.concatenate([which for which, _ in parts.values()])
-        return joined([cast(R, answers[name].content) for name in parts], np.argsort(order))
+        order = np.concatenate([which for which, _ in self._split(np.asarray(who)).values()])
+        replies = [cast(R, answer.content) for _, answer in self._exchange(query, who)]
+        return joined(replies, np.argsort(order))
 
     def conclude(self, model: str) -> None:
         """Give all members the model (the content of ``model.json``); one that does not hear it misses it."""
-        self._attempt(dict.fromkeys(self._members, self._question(Conclude(model))))
+        for _ in self._answers(dict.fromkeys(self._members, self._question(Conclude(model)))):
+            pass
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
         if not finite(query):
@@ -272,8 +281,11 @@ class FederatedPool:
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
 
-    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> dict[str, Answer]:
-        """Put a question to everybody it concerns; every one of them answers, or `SitesLostError` is raised."""
+    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> Iterator[tuple[str, Answer]]:
+        """Put a question to everybody it concerns, and give the answers in the order of the sites' names.
+
+        Each is given as soon as it is its turn. Unless every site answers, `SitesLostError` is raised in the end.
+        """
         if who is None or isinstance(who, Sample):
             questions = dict.fromkeys(self._members, self._question(query, who))
         else:
@@ -281,18 +293,27 @@ class FederatedPool:
                 name: self._question(query.part(which) if isinstance(query, Each) else query, places)
                 for name, (which, places) in self._split(np.asarray(who)).items()
             }
-        answers, silent = self._attempt(questions)
-        if silent:
-            raise SitesLostError(silent)
-        return answers
+        early: dict[str, Answer] = {}
+        lost: dict[str, str] = {}
+        turns = iter(questions)
+        turn = next(turns, None)
+        for name, answer in self._answers(questions):
+            if answer.clients < 0 and answer.complaint is not None:
+                lost[name] = answer.complaint
+                continue
+            early[name] = answer
+            while turn in early:
+                yield turn, early.pop(turn)
+                turn = next(turns, None)
+        if lost:
+            raise SitesLostError(lost)
 
-    def _attempt(self, questions: Mapping[str, _Question]) -> tuple[dict[str, Answer], dict[str, str]]:
+    def _answers(self, questions: Mapping[str, _Question]) -> Iterator[tuple[str, Answer]]:
         """Put questions until each site has given an answer that can be believed, or was asked too often.
 
-        Gives the answers, and for each site without one the last reason.
+        Gives answers as they come, and in the end one for each site without any, with the last reason as a complaint.
         """
         begun, said = time.perf_counter(), _Attempts()
-        answers: dict[str, Answer] = {}
         silent = dict.fromkeys(questions, "not asked")
         while silent and said.count < self.tries:
             if said.count:
@@ -304,22 +325,28 @@ class FederatedPool:
             silent = dict.fromkeys(messages, f"no answer within {patience:g} s")
             for name, outcome in self.transport.send(messages, patience):
                 if name not in silent:
-                    again = "another answer in the same exchange" if name in answers else "it was not asked"
+                    again = "another answer in the same exchange" if name in questions else "it was not asked"
                     said.dropped.append((name, again))
                     continue
                 try:
-                    answers[name] = answer = self._heard(name, outcome, questions[name], said)
-                    del silent[name]
-                    if answer.complaint is not None:
-                        said.dropped.append((name, answer.complaint))
+                    answer = self._heard(name, outcome, questions[name], said)
                 except MessageError as error:
                     silent[name] = str(error)
+                    continue
                 except Exception as error:  # whatever a site makes up must not end the run of the others
                     silent[name] = f"an answer that cannot be read ({type(error).__name__})"
+                    continue
+                del silent[name]
+                if answer.complaint is not None:
+                    said.dropped.append((name, answer.complaint))
+                else:
+                    said.clients += answer.clients
+                yield name, answer
             said.dropped += silent.items()
-        self._count(said, answers, questions, time.perf_counter() - begun)
         tried = f"no answer in {said.count} tries"
-        return answers, {name: tried if why.startswith("no answer within") else why for name, why in silent.items()}
+        for name, why in silent.items():
+            yield name, Answer(self.run, -1, -1, None, tried if why.startswith("no answer within") else why)
+        self._count(said, questions, time.perf_counter() - begun)
 
     def _heard(self, name: str, outcome: bytes | Exception, question: _Question, said: _Attempts) -> Answer:
         if isinstance(outcome, Exception):
@@ -342,7 +369,11 @@ class FederatedPool:
             if answer.clients >= 0 and (isinstance(ask.query, Enrol) or partly):
                 return dataclasses.replace(answer, content=None)
             raise MessageError(f"it says: {answer.complaint}")
-        check_answer(answer.content, ask.query, question.sizes)
+        # Messages with the same header have the same types and shapes.
+        header = header_of(content)
+        if header not in question.fitting:
+            check_answer(answer.content, ask.query, question.sizes)
+            question.fitting.add(header)
         if isinstance(answer.content, Enrolled):
             check_enrolled(answer.content)
         else:
@@ -363,9 +394,7 @@ class FederatedPool:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
         weigh(answer.content, ask.query, Asked(answer.clients, rows, sizes, self.n_rows))
 
-    def _count(
-        self, said: _Attempts, answers: Mapping[str, Answer], questions: Mapping[str, _Question], seconds: float
-    ) -> None:
+    def _count(self, said: _Attempts, questions: Mapping[str, _Question], seconds: float) -> None:
         self.traffic.exchanges += 1
         self.traffic.bytes_down += max(said.bytes_down.values(), default=0)
         self.traffic.bytes_up += max(said.bytes_up.values(), default=0)
@@ -379,7 +408,7 @@ class FederatedPool:
                     " / ".join(dict.fromkeys(_title(question.ask.query) for question in questions.values())),
                     seconds,
                     len(said.bytes_down),
-                    sum(answer.clients for answer in answers.values() if answer.complaint is None),
+                    said.clients,
                     said.count,
                     sum(said.bytes_down.values()),
                     sum(said.bytes_up.values()),

@@ -41,13 +41,15 @@ def most_rows(offsets: Ints) -> int:
 @compiled
 def _tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int, end: int, out: Array) -> None:
     """Loss of each client of a tile under each model. y (n,), predicted (n, k) -> out (c, k)."""
-    first = offsets[begin]
-    for i in range(end - begin):
-        for j in range(predicted.shape[1]):
-            total = 0.0  # in double precision: a client may have millions of rows
-            for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
-                total += value(code, y[row], predicted[row, j])
-            out[i, j] = total
+    first, k = offsets[begin], predicted.shape[1]
+    i, own_end = -1, 0
+    out[: end - begin] = 0.0
+    for row in range(offsets[end] - first):
+        while row == own_end:  # the next client's: a loop over the few rows of each would be slower
+            i += 1
+            own_end = offsets[begin + i + 1] - first
+        for j in range(k):
+            out[i, j] += value(code, y[row], predicted[row, j])
 
 
 @compiled
@@ -97,7 +99,7 @@ def _tile_memberships(
 
 
 @compiled
-def _averaged(
+def _add_averaged(
     code: int,
     phi: Array,
     y: Array,
@@ -109,46 +111,65 @@ def _averaged(
     local_steps: int,
     gradient: Array,
     shift: Array,
+    total: Array,
 ) -> None:
-    """Take gradient steps on one client's copy of model j and write by how much it moves.
+    """Take gradient steps on one client's copy of model j and add c times its shift to total (k, d).
 
-    The client's are rows ``begin:end`` of phi (n, d), y (n,) and predicted (n, k). -> shift (d,).
+    The client's are rows ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k); gradient (d,) and shift
+    (d,) are to work with.
     """
-    dim = phi.shape[1]
-    shift[:] = 0
+    dim, none, n_rows = phi.shape[1], phi.dtype.type(0), phi.dtype.type(end - begin)
+    for m in range(dim):
+        shift[m] = 0
     for step in range(local_steps):
-        gradient[:] = 0
-        for row in range(begin, end):
-            moved = predicted[row, j]
+        for m in range(dim):
+            gradient[m] = shift[m]
+        for row in range(begin, end, 2):  # two at a time: half as often to the gradient and back
+            other = min(row + 1, end - 1)
+            first, second = predicted[row, j], predicted[other, j]
             if step > 0:
                 for m in range(dim):
-                    moved += phi[row, m] * shift[m]
-            fall = slope(code, y[row], moved)
+                    first += phi[row, m] * shift[m]
+                    second += phi[other, m] * shift[m]
+            fall = rate * slope(code, y[row], first)
+            rest = rate * slope(code, y[other], second) if other > row else none
             for m in range(dim):
-                gradient[m] += fall * phi[row, m]
+                gradient[m] += fall * phi[row, m] + rest * phi[other, m]
         for m in range(dim):
-            shift[m] += rate * gradient[m]
+            shift[m] = gradient[m]
+    for m in range(dim):
+        total[j, m] += n_rows * shift[m]
 
 
 @compiled
-def _inner_products(phi: Array, begin: int, end: int, out: Array) -> None:
-    """Write X X^T or X^T X of one client, whichever is smaller, in the lower half. phi (n, d) -> out (size, size)."""
-    x = phi[begin:end]
-    if len(x) > phi.shape[1]:
-        np.dot(x.T, x, out)
-    elif len(x) > 6:
-        np.dot(x, x.T, out)
+def _inner_products(phi: Array, begin: int, end: int, room: Array, out: Array) -> int:
+    """Write X X^T or X^T X of one client, whichever is smaller, in the lower half of a corner of out (d, d).
+
+    phi (n, d); room (d d,) is to work with. Gives the size of the corner.
+    """
+    n_rows, dim = end - begin, phi.shape[1]
+    size = min(n_rows, dim)
+    if n_rows > min(12, dim):
+        x, whole = phi[begin:end], room[: size * size].reshape(size, size)
+        if n_rows > dim:
+            np.dot(x.T, x, whole)
+        else:
+            np.dot(x, x.T, whole)
+        for row in range(size):
+            for other in range(row + 1):
+                out[row, other] = whole[row, other]
     else:  # so few rows are done before BLAS has begun
-        for row in range(len(x)):
+        for row in range(n_rows):
             for other in range(row + 1):
                 total = out.dtype.type(0)
-                for m in range(phi.shape[1]):
-                    total += x[row, m] * x[other, m]
+                for m in range(dim):
+                    total += phi[begin + row, m] * phi[begin + other, m]
                 out[row, other] = total
+    return int(size)
 
 
 @compiled
-def _proximal(
+def _add_proximal(
     phi: Array,
     y: Array,
     predicted: Array,
@@ -157,39 +178,43 @@ def _proximal(
     end: int,
     rate: float,
     products: Array,
+    size: int,
     factor: Array,
-    shift: Array,
+    solution: Array,
+    total: Array,
 ) -> None:
-    """Take one proximal step on one client's copy of model j and write by how much it moves.
+    """Take one proximal step on one client's copy of model j and add c times its shift to total (k, d).
 
     (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved. The client's are rows
-    ``begin:end`` of phi (n, d), y (n,) and predicted (n, k); products (size, size) -> shift (d,).
+    ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k), and a corner (size, size) of products (d, d);
+    factor (d, d) and solution (d,) are to work with.
     """
-    dim, n_rows, size = phi.shape[1], end - begin, len(products)
-    solution = factor[size]
-    if n_rows <= dim:
-        for row in range(n_rows):
-            solution[row] = rate * (y[begin + row] - predicted[begin + row, j])
+    dim, n_rows = phi.shape[1], phi.dtype.type(end - begin)
+    few = end - begin <= dim
+    if few:
+        for row in range(begin, end):
+            solution[row - begin] = rate * (y[row] - predicted[row, j])
     else:
         solution[:] = 0
         for row in range(begin, end):
             residual = rate * (y[row] - predicted[row, j])
             for m in range(dim):
                 solution[m] += residual * phi[row, m]
-    _solve(products, rate, factor, solution)
-    if n_rows > dim:
-        shift[:] = solution
-        return
-    shift[:] = 0
-    for row in range(n_rows):
+    _solve(products, size, rate, factor, solution)
+    if few:
+        for row in range(begin, end):
+            weight = n_rows * solution[row - begin]
+            for m in range(dim):
+                total[j, m] += weight * phi[row, m]
+    else:
         for m in range(dim):
-            shift[m] += solution[row] * phi[begin + row, m]
+            total[j, m] += n_rows * solution[m]
 
 
 @compiled
-def _solve(products: Array, rate: float, factor: Array, solution: Array) -> None:
+def _solve(products: Array, size: int, rate: float, factor: Array, solution: Array) -> None:
     """Solve (I + rate products) x = solution in place, by Cholesky. products (n, n), lower half; solution (n,)."""
-    size, one = len(products), products.dtype.type(1)
+    one = products.dtype.type(1)
     for row in range(size):
         for other in range(row):
             total = rate * products[row, other]
@@ -234,14 +259,17 @@ def refine(
     dim, k = theta.shape
     number = phi.dtype.type
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    size = most_rows(offsets)
-    predicted, targets = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype)
-    losses, membership = np.empty((size, k)), np.empty((size, k))
-    labels = np.zeros(size, np.int64)
-    own, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
-    room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
-    products = room.reshape(dim, dim)
-    begin = 0
+    most = most_rows(offsets)
+    predicted, targets = np.empty((most, k), phi.dtype), np.empty(most, phi.dtype)
+    losses, membership = np.empty((most, k)), np.empty((most, k))
+    labels = np.zeros(most, np.int64)
+    total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
+    room, products, factor = (
+        np.empty(dim * dim, phi.dtype),
+        np.empty((dim, dim), phi.dtype),
+        np.empty((dim, dim), phi.dtype),
+    )
+    begin, size = 0, 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, rows = offsets[begin], offsets[end] - offsets[begin]
@@ -254,9 +282,7 @@ def refine(
         for i in range(end - begin):
             a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
             if update == FEDPROX:
-                small = min(b - a, dim)
-                products = room[: small * small].reshape(small, small)
-                _inner_products(x, a, b, products)
+                size = _inner_products(x, a, b, room, products)
             for j in range(labels[i] if hard else 0, labels[i] + 1 if hard else k):
                 share = membership[i, j]
                 if share == 0.0:
@@ -266,20 +292,18 @@ def refine(
                 loss[j] += share * losses[i, j]
                 rate = number(step * share / (b - a))
                 if update == FEDPROX:
-                    _proximal(x, targets, predicted, j, a, b, rate, products, factor, own)
-                elif local_steps > 1:
-                    _averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own)
-                elif local_steps == 1:  # there is no need to look at the rows again
-                    for m in range(dim):
-                        own[m] = 0
+                    _add_proximal(x, targets, predicted, j, a, b, rate, products, size, factor, own, total)
+                elif local_steps == 1:  # which is done before a call has begun
                     for row in range(a, b):
-                        fall = rate * slope(code, targets[row], predicted[row, j])
+                        fall = number(step * share) * slope(code, targets[row], predicted[row, j])
                         for m in range(dim):
-                            own[m] += fall * x[row, m]
-                if local_steps > 0:
-                    n_rows = number(b - a)
-                    for m in range(dim):
-                        shift[j, m] += n_rows * own[m]
+                            total[j, m] += fall * x[row, m]
+                elif local_steps > 1:
+                    _add_averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own, total)
+        for j in range(k):
+            for m in range(dim):
+                shift[j, m] += total[j, m]
+                total[j, m] = 0
         begin = end
     return shift, mass, clients, loss, likelihood
 
@@ -320,22 +344,29 @@ def own_models(
     dim = phi.shape[1]
     number = phi.dtype.type
     own, targets = np.empty((len(offsets) - 1, dim)), y.astype(phi.dtype)
-    shift, gradient = np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
-    room, factor = np.empty(dim * dim, phi.dtype), np.empty((dim + 1, dim), phi.dtype)
+    total, gradient, spare = (
+        np.zeros((theta.shape[1], dim), phi.dtype),
+        np.empty(dim, phi.dtype),
+        np.empty(dim, phi.dtype),
+    )
+    room, products, factor = (
+        np.empty(dim * dim, phi.dtype),
+        np.empty((dim, dim), phi.dtype),
+        np.empty((dim, dim), phi.dtype),
+    )
     predicted = np.dot(phi, theta)
     for i in range(len(own)):
         a, b = offsets[i], offsets[i + 1]
         j = int(np.argmax(membership[i]))
         rate = number(step * membership[i, j] / (b - a))
         if update == FEDPROX:
-            small = min(b - a, dim)
-            products = room[: small * small].reshape(small, small)
-            _inner_products(phi, a, b, products)
-            _proximal(phi, targets, predicted, j, a, b, rate, products, factor, shift)
+            size = _inner_products(phi, a, b, room, products)
+            _add_proximal(phi, targets, predicted, j, a, b, rate, products, size, factor, spare, total)
         else:
-            _averaged(code, phi, targets, predicted, j, a, b, rate, local_steps, gradient, shift)
+            _add_averaged(code, phi, targets, predicted, j, a, b, rate, local_steps, gradient, spare, total)
         for m in range(dim):
-            own[i, m] = theta[m, j] + shift[m]
+            own[i, m] = theta[m, j] + total[j, m] / (b - a)
+            total[j, m] = 0
     return own
 
 
@@ -343,13 +374,13 @@ def own_models(
 def peak(phi: Array, offsets: Ints) -> float:
     """Give the largest |X_i|^2 / n_i of any client, the norm being the spectral one."""
     dim = phi.shape[1]
+    room, products = np.empty(dim * dim, phi.dtype), np.zeros((dim, dim), phi.dtype)
     most = 0.0
     for i in range(len(offsets) - 1):
         a, b = offsets[i], offsets[i + 1]
-        small = min(b - a, dim)
-        products = np.zeros((small, small), phi.dtype)
-        _inner_products(phi, a, b, products)  # eigvalsh reads the lower half
-        most = max(most, np.linalg.eigvalsh(products)[-1] / (b - a))
+        size = _inner_products(phi, a, b, room, products)
+        corner = np.ascontiguousarray(products[:size, :size])  # of which eigvalsh reads the lower half
+        most = max(most, np.linalg.eigvalsh(corner)[-1] / (b - a))
     return most
 
 

@@ -61,15 +61,17 @@ def exponentials(values: Floats) -> None:
 @compiled
 def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Floats) -> None:
     """Turn predictions (n, L) into residuals, in place, and sum their squares by client. -> out (m, L)."""
-    first = offsets[0]
-    for i in range(len(offsets) - 1):
-        for j in range(predicted.shape[1]):
-            total = 0.0  # in double precision: a client may have millions of rows
-            for row in range(offsets[i] - first, offsets[i + 1] - first):
-                residual = target[row] - predicted[row, j]
-                predicted[row, j] = residual
-                total += residual * residual
-            out[i, j] = total
+    first, models = offsets[0], predicted.shape[1]
+    i, own_end = -1, 0
+    out[:] = 0.0
+    for row in range(offsets[-1] - first):
+        while row == own_end:  # the next client's: a loop over the few rows of each would be slower
+            i += 1
+            own_end = offsets[i + 1] - first
+        for j in range(models):
+            residual = target[row] - predicted[row, j]
+            predicted[row, j] = residual
+            out[i, j] += residual * residual
 
 
 @compiled
@@ -93,13 +95,18 @@ def posterior(
             flat[i, j] = prior[j] - rows[i] * half_spread[j] - squares[i, j] * half_precision[j]
     for i in range(clients):
         for c in range(count):
-            best, top = c * k, flat[i, c * k]
+            top = flat[i, c * k]
             for j in range(c * k + 1, (c + 1) * k):
-                if flat[i, j] > top:
-                    best, top = j, flat[i, j]
+                top = max(top, flat[i, j])  # without a jump that cannot be foreseen
             likelihood[i, c] = top
             for j in range(c * k, (c + 1) * k):
-                flat[i, j] = (0.0 if j == best else 2.0 * _FAR) if hard else flat[i, j] - top
+                flat[i, j] -= top
+            if hard:
+                best = c * k
+                while flat[i, best] < 0.0:
+                    best += 1
+                for j in range(c * k, (c + 1) * k):
+                    flat[i, j] = 0.0 if j == best else 2.0 * _FAR
     exponentials(flat.ravel())
     if hard:
         return

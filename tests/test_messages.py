@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from mixfed.messages import MessageError, decode, encode
+from mixfed.messages import MessageError, decode, encode, header_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,6 +47,8 @@ def test_a_message_survives_its_bytes(first, second, third, number, count, flag)
             assert value.dtype == expected.dtype
             assert value.shape == expected.shape
             assert value.tobytes() == expected.tobytes()
+            assert value.flags.aligned
+            assert value.flags.writeable
         else:
             assert value == expected or (value != value and expected != expected)
 
@@ -64,3 +66,25 @@ def flat(message):
 def test_unknown_kinds_are_refused():
     with pytest.raises(MessageError, match="'Inner'"):
         decode(encode(Inner(np.zeros(1))), {})
+
+
+def test_messages_of_the_same_make_have_one_header():
+    def made(number, text):
+        inner = Inner(np.full(2, number), text)
+        return Outer(np.full((3, 1), number), inner, (inner, Inner(np.zeros(0))), number, int(number), number > 1)
+
+    one, two, other = (encode(made(*each)) for each in ((1.0, "abc"), (2.0, "xyz"), (2.0, "longer")))
+    assert header_of(one) == header_of(two) != header_of(other)
+    assert one != two
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("place", range(3))
+def test_numbers_that_are_not_finite_are_found_wherever_they_are(bad, place):
+    values = [0.0, 0.0, 0.0]
+    values[place] = bad
+    inner = Inner(np.array(values[1:2], np.float32))
+    content = encode(Outer(np.array([1.0, values[0]]), inner, (Inner(np.array([True])),), values[2], 1, True))
+    decode(content, KINDS)
+    with pytest.raises(MessageError, match="not finite"):
+        decode(content, KINDS, only_finite=True)

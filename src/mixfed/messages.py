@@ -1,9 +1,9 @@
 """Queries and replies as bytes: exact, self-describing, and data only.
 
 A message is a dataclass of arrays, numbers, text, None, tuples and further messages. Its bytes are a JSON header that
-says what is where, then all arrays and numbers as they lie in memory, each on 8 bytes or a multiple of it. So messages
-that differ in their numbers only have the same header, which is made, and understood, once for all of them. Nothing in
-a message is ever run, and no more memory is asked for than it takes itself, so `decode` can be given anything. Whether
+says what is where, then all arrays, numbers and texts as they lie in memory, each on 8 bytes or a multiple of it. So
+messages of the same make have the same header, which is put together, and understood, once for all. Nothing in a
+message is ever run, and no more memory is asked for than it takes itself, so `decode` can be given anything. Whether
 what came out is what was expected, `check` tells by the annotations of the dataclass, shapes of arrays included.
 """
 
@@ -33,7 +33,7 @@ KINDS: dict[str, type[Any]] = {
 }
 """The messages of the recipes, by name."""
 _LENGTH, _WORD = struct.Struct("<Q"), 8
-_MOST_HEADER, _USUAL_HEADER = 4_000_000, 4_000
+_MOST_HEADER, _USUAL_HEADER = 1_000_000, 4_000
 _DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1")}
 _NUMBERS = {float: struct.Struct("<d"), int: struct.Struct("<q"), bool: struct.Struct("<?7x")}
 _NUMBER_NAMES = {kind.__name__: kind for kind in _NUMBERS}
@@ -87,7 +87,7 @@ def decode(
 
 
 def header_of(content: bytes | memoryview) -> bytes:
-    """Give the header of a message: all about it but its numbers."""
+    """Give the header of a message: the kinds, types and shapes of all that it holds."""
     return _parted(content)[0]
 
 
@@ -102,21 +102,23 @@ def _parted(content: bytes | memoryview) -> tuple[bytes, memoryview]:
 
 
 def _described(value: Any, values: list[Any]) -> Any:
-    """Say what a value is, so that others of its kind get the same header, and put what the header leaves out aside."""
+    """Say what a value is, as far as the header tells, and put what comes behind the header aside."""
     kind = type(value)
     if kind is np.ndarray:
-        values.append(value if value.flags.c_contiguous else np.ascontiguousarray(value))
-        if value.nbytes % _WORD:
-            values.append(bytes(-value.nbytes % _WORD))
+        values += [value if value.flags.c_contiguous else np.ascontiguousarray(value), bytes(-value.nbytes % _WORD)]
         return value.dtype, value.shape
     if kind in _NUMBERS:
         values.append(_NUMBERS[kind].pack(value))
         return kind
+    if kind is str:
+        text = value.encode()
+        values += [text, bytes(-len(text) % _WORD)]
+        return str, len(text)
     if kind is tuple:
         return tuple, tuple([_described(item, values) for item in value])
     if dataclasses.is_dataclass(kind):
         return kind, tuple([_described(getattr(value, name), values) for name in _names(kind)])
-    return _described(value.item(), values) if isinstance(value, np.generic) else value
+    return None if value is None else _described(value.item(), values)  # of a number of NumPy's
 
 
 @lru_cache(maxsize=64)
@@ -125,13 +127,15 @@ def _header(described: Any) -> bytes:
 
 
 def _in_json(described: Any) -> Any:
-    if isinstance(described, type):
-        return {"number": described.__name__}
+    if described is None:
+        return None
     if not isinstance(described, tuple):
-        return described  # text, or None
+        return {"number": described.__name__}
     what, rest = described
     if isinstance(what, np.dtype):
         return {"dtype": what.str, "shape": rest}
+    if what is str:
+        return {"text": rest}
     parts = [_in_json(part) for part in rest]
     if what is tuple:
         return {"items": parts}
@@ -140,6 +144,10 @@ def _in_json(described: Any) -> Any:
 
 Build: TypeAlias = Callable[[bytearray, dict[str, type[Any]]], Any]
 """Makes a message, or a part of one, of the values behind the header and of the dataclasses that may occur."""
+
+
+def _nothing(values: bytearray, kinds: dict[str, type[Any]]) -> None:
+    return None
 
 
 class _Layout:
@@ -154,14 +162,16 @@ class _Layout:
         self.build = self._builder(json.loads(header))
 
     def _builder(self, found: Any) -> Build:
-        if found is None or isinstance(found, str):
-            return lambda values, kinds: found
+        if found is None:
+            return _nothing
         if not isinstance(found, dict):
             raise MessageError(f"a {type(found).__name__} in the header")
         if "dtype" in found:
             return self._array_builder(found["dtype"], found["shape"])
         if "number" in found:
             return self._number_builder(_NUMBER_NAMES[found["number"]])
+        if "text" in found:
+            return self._text_builder(found["text"])
         if "items" in found:
             parts = [self._builder(item) for item in found["items"]]
             return lambda values, kinds: tuple([part(values, kinds) for part in parts])
@@ -185,6 +195,12 @@ class _Layout:
         number = _NUMBERS[kind]
         begin = self._take(np.dtype(kind), 1)
         return lambda values, kinds: number.unpack_from(values, begin)[0]
+
+    def _text_builder(self, length: Any) -> Build:
+        if type(length) is not int or length < 0:
+            raise MessageError("a text of an unknown length")
+        begin = self._take(np.dtype(np.uint8), length)
+        return lambda values, kinds: values[begin : begin + length].decode()
 
     def _take(self, dtype: np.dtype[Any], count: int) -> int:
         """Set aside room for values; where they begin is given."""

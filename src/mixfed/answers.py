@@ -251,7 +251,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     matrices = unpacked(spread, width) if full else spread[:, None, :]
     # One layout of every array: each other one would be compiled for itself.
     theta, matrices, log_variance, log_weight = map(
-        np.ascontiguousarray, (theta.T, matrices, candidates.log_variance, candidates.log_weight)
+        np.ascontiguousarray, (theta, matrices, candidates.log_variance, candidates.log_weight)
     )
     informed = np.full(count, -1)
     informed[list(query.informed)] = np.arange(len(query.informed))

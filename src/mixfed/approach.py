@@ -31,7 +31,7 @@ of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED, _SETTLED = 4, 1e-8
+_FOLLOWED, _SETTLED = 4, 1e-6
 """Times that the rules are adapted to the noise in the last step, unless they change by less than a share: the step
 hardly depends on them."""
 _ROUNDING = 1e-7
@@ -108,16 +108,16 @@ def improve(
 
 
 def polish(
-    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED, *, ask: bool = False
+    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
 
     So most often only scores are asked for. Ends at the maximum, where another step promises less than ``polished`` for
-    each parameter, or where a step fails. If told to ``ask``, the first step asks for the curvature at once.
+    each parameter, or where a step fails.
     """
     near = polished * found.reply.score.size
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
-    ahead, share = mixture, 1.0
+    ahead, share, ask = mixture, 1.0, False
     for _ in range(_MOST_POLISH):
         reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
@@ -150,7 +150,7 @@ def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Gener
 
     Fisher's information stays that of the smaller sample.
     """
-    found = yield from polish(frame, found, rules, polished, ask=True)
+    found = yield from polish(frame, found, rules, polished)
     mixture = found.mixture if found.ahead is None else found.ahead
     reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
@@ -168,7 +168,7 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
-    mixture, gain, before = found.mixture, 0.0, 0.0
+    mixture, gain, before = found.ahead or found.mixture, 0.0, 0.0
     for _ in range(_FOLLOWED):
         here = following(found, mixture)
         if abs(here.rules.prior_variance - before) < _SETTLED * before:

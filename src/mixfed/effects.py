@@ -122,7 +122,7 @@ def _effects(
                 n, extra = width, n - width
             value = factorise(own[:n], own[:n], variance[j], root)
             value += rest / variance[j] + extra * np.log(variance[j]) + (n + extra) * np.log(2.0 * np.pi)
-            solve_lower(root, n, own[:n], solved)
+            solve_lower(root, n, own[:n], 1.0, solved)
             for row in range(n):
                 error[row] = left[row]
                 for s in range(row):

@@ -81,12 +81,12 @@ def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
 
 
 @compiled
-def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
-    """Give K^-1 columns. root (n, n) as of `factorise`, columns (n, c) -> out (n, c)."""
+def solve_lower(root: Floats, n: int, columns: Floats, scale: float, out: Floats) -> None:
+    """Give scale times K^-1 columns. root (n, n) as of `factorise`, columns (n, c) -> out (n, c)."""
     width = columns.shape[1]
     for i in range(n):
         for a in range(width):
-            out[i, a] = columns[i, a]
+            out[i, a] = scale * columns[i, a]
         for s in range(i):
             factor = root[i, s]
             for a in range(width):
@@ -97,7 +97,7 @@ def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
 
 @compiled
 def solve_back(root: Floats, n: int, column: Floats, out: Floats) -> float:
-    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,)."""
+    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,), maybe the same."""
     squares = 0.0
     for i in range(n - 1, -1, -1):
         value = column[i]
@@ -121,13 +121,16 @@ def inverse_lower(root: Floats, n: int, out: Floats) -> None:
 
 
 @compiled
-def packed_moments(x: Floats, n: int, out: Floats) -> None:
-    """Give X^T X, its lower triangle row by row. x (n, w) -> out (t,)."""
-    out[:] = 0.0
-    for row in range(n):
-        place = 0
-        for a in range(x.shape[1]):
+def packed_moments(x: Floats, n: int, line: Floats, out: Floats) -> None:
+    """Give X^T X, its lower triangle row by row. x (n, w) -> out (t,); line (w,) is for use."""
+    place, width = 0, x.shape[1]
+    for a in range(width):
+        line[:] = 0.0
+        for row in range(n):
             factor = x[row, a]
-            for b in range(a + 1):
-                out[place + b] += factor * x[row, b]
-            place += a + 1
+            for b in range(width):
+                line[b] += factor * x[row, b]
+        # Loops of one length are quicker than short ones: the next row overwrites what is beyond the diagonal.
+        for b in range(width):
+            out[place + b] = line[b]
+        place += a + 1

@@ -38,9 +38,9 @@ _LARGEST = 1e6
 """A Psi beyond this, in units of the pooled residual, is a step that went astray; sums about it would not be finite."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
-_AS_PROMISED, _FAR = 0.5, 0.02
-"""A step along faces gains so much of what it promises, and promises no more for each parameter, or another is taken
-if there is one."""
+_AS_PROMISED, _FAR = 0.5, 0.05
+"""A step along faces gains so much of what it promises, or another is taken; it is not tried where one within the cone
+promises more than this for each parameter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +235,12 @@ class _Room:
 
         Gives the step (f,) and what it promises.
         """
+        far = _FAR * self.slope.size
+        with suppress(np.linalg.LinAlgError):
+            if 0.5 * self.slope @ cho_solve(cho_factor(self.curvature(1.0)), self.slope) > far:
+                step, promise = self.in_cone(1.0)
+                if promise > far:  # other faces may be better
+                    return step, promise
         try:
             step, promise = self.along_faces(bold)
         except np.linalg.LinAlgError:
@@ -242,9 +248,6 @@ class _Room:
         # Faces are curved: on the way along them the likelihood should rise as it would along a line.
         if np.isfinite(promise) and self.gain(step) < _AS_PROMISED * promise:
             return self.in_cone(1.0)
-        if _FAR * self.slope.size < promise < np.inf:  # other faces may be better
-            with suppress(np.linalg.LinAlgError):
-                return self.in_cone(1.0)
         return step, promise
 
     def gain(self, step: Floats) -> float:

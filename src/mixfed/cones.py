@@ -22,7 +22,7 @@ _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_FIRST_GAP, _LEAST_GAP, _GAP = 0.02, 1e-9, 0.03
+_FIRST_GAP, _LEAST_GAP, _GAP = 0.05, 1e-9, 0.1
 """The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
 likelihood, or by so much of what the step gains."""
 _CENTRED = 1.0

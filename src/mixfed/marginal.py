@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints
+from .arrays import Array, Floats, Ints
 from .bends import add_pairs, bend, mirror
 from .compiled import compiled
 from .fewrows import factorise, reflect, solve_back, solve_lower
+from .moments import scale_rows
 
 _NEGLIGIBLE = 1e-10
 """Memberships below this do not count."""
@@ -30,30 +31,48 @@ _TILE, _NUMBERS = 1024, 100_000
 
 @compiled
 def _gather(
-    x: Floats, y: Floats, offsets: Ints, begin: int, most: int, own_x: Floats, own_y: Floats, about: Floats
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Floats,
+    stretch: Floats,
+    slope: Floats,
+    target: Floats,
+    whiten: Floats,
+    full: bool,
+    raw: Floats,
+    own_x: Floats,
+    own_y: Floats,
+    about: Floats,
 ) -> int:
-    """Put the rows of the next clients, ``most`` of them or those of one client, into own_x and own_y, reflected.
+    """Put the rows of a tile of clients, offsets (m + 1,), in standard units into own_x and own_y, reflected.
 
-    about (m + 1, 3) gets for each client where its rows begin, how many it had and the sum of squares that is left.
-    Gives the client after the last.
+    raw (n or more, D) is for use. about (m + 1, 3) gets for each client where its rows begin, how many it had and the
+    sum of squares that is left. Gives how many rows there are.
     """
-    width, top, i = x.shape[1], 0, begin
-    while i < len(offsets) - 1:
-        first, size = offsets[i], offsets[i + 1] - offsets[i]
-        if i > begin and top + size > most:
-            break
-        for row in range(size):
-            own_y[top + row] = y[first + row]
-            for a in range(width):
-                own_x[top + row, a] = x[first + row, a]
-        about[i - begin, 0], about[i - begin, 1], about[i - begin, 2] = top, size, 0.0
-        if size > width:
-            about[i - begin, 2] = reflect(own_x[top : top + size], own_y[top : top + size])
-            size = width
-        top += size
-        i += 1
-    about[i - begin, 0] = top
-    return i
+    begin, end = offsets[0], offsets[-1]
+    tile, width, top = end - begin, own_x.shape[1], 0
+    scale_rows(phi, begin, end, centre, stretch, raw)
+    np.dot(raw[:tile], slope, own_y[:tile])
+    for row in range(tile):
+        own_y[row] = (y[begin + row] - target[0] - own_y[row]) / target[1]
+    if full:
+        np.dot(raw[:tile], whiten, own_x[:tile])
+    else:
+        own_x[:tile] = raw[:tile]
+    for i in range(len(offsets) - 1):
+        first, after, rest = offsets[i] - begin, offsets[i + 1] - begin, 0.0
+        n = min(after - first, width)
+        if after - first > width:
+            rest = reflect(own_x[first:after], own_y[first:after])
+        if top < first:
+            for row in range(n):
+                own_y[top + row] = own_y[first + row]
+                own_x[top + row] = own_x[first + row]
+        about[i, 0], about[i, 1], about[i, 2] = top, after - first, rest
+        top += n
+    about[len(offsets) - 1, 0] = top
+    return top
 
 
 @compiled
@@ -204,9 +223,14 @@ def _pack_sides(squares: Floats, sides: Floats) -> None:
 
 @compiled
 def expect(
-    x: Floats,
+    phi: Array,
     y: Floats,
     offsets: Ints,
+    centre: Floats,
+    stretch: Floats,
+    slope: Floats,
+    target: Floats,
+    whiten: Floats,
     theta: Floats,
     spread: Floats,
     full: bool,
@@ -217,14 +241,14 @@ def expect(
 ) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
-    x (n, w), y (n,), theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among
-    the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
+    phi (n, D or one less), y (n,), centre to whiten as in a `Frame`, target (2,) being its centre and scale, theta (L,
+    w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
     (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
     `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
     the missing information (i, k q, k q).
     """
-    width, n_clients = x.shape[1], len(offsets) - 1
+    width, n_clients = theta.shape[1], len(offsets) - 1
     total, t = log_weight.size, width * (width + 1) // 2
     k, q = log_weight.shape[1], width + 2 + (t if full else width)
     some = informed.max() + 1
@@ -240,20 +264,23 @@ def expect(
         longest = max(longest, offsets[i + 1] - offsets[i])
     size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
     people = min(size, n_clients)
-    own_x, own_y, about = np.empty((size, width)), np.empty(size), np.empty((people + 1, 3))
+    raw, own_x, own_y = np.empty((size, len(stretch))), np.empty((size, width)), np.empty(size)
+    about = np.empty((people + 1, 3))
     mixed, predicted = np.empty((total, size, width)), np.empty(size)
     roots, errors, shares = np.empty((total, size, most)), np.empty((total, size)), np.empty((total, people))
     pulls, kept = np.empty((people, width)), np.empty((people + 1, 2), np.int64)
     curved = people if some > 0 else 0
     twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
     left, right = np.empty((curved, tall)), np.empty((curved, t))
-    own, ahead, behind = np.empty((k, curved, q)), np.empty((curved, q)), np.empty((curved, q))
+    slopes, ahead, behind = np.empty((k, curved, q)), np.empty((curved, q)), np.empty((curved, q))
     log_v, prior = log_variance.ravel(), log_weight.ravel()
     begin = 0
     while begin < n_clients:
-        end = _gather(x, y, offsets, begin, size, own_x, own_y, about)
-        people = end - begin
-        filled = int(about[people, 0])
+        end = begin + 1
+        while end < n_clients and offsets[end + 1] - offsets[begin] <= size:
+            end += 1
+        own, people = offsets[begin : end + 1], end - begin
+        filled = _gather(phi, y, own, centre, stretch, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], spread, full, mixed)
         for j in range(total):
             logs = shares[j, :people]
@@ -273,13 +300,13 @@ def expect(
             place = asked * k + j % k
             traces[place, 1] += bend(
                 heap, who, kept, mine, about, roots[j], error, variance, full, twice, leans, left, right,
-                products[place], sides[place, 2], own[j % k],
+                products[place], sides[place, 2], slopes[j % k],
             )
             rows, pushes = twice[: len(heap)], leans[:count]
             squares[j, 2] += np.dot(rows.T, rows)
             squares[j, 3] += np.dot(who.T, pushes)
             if j % k == k - 1 and k > 1:
-                add_pairs(shares[j + 1 - k : j + 1, :people], own, ahead, behind, missing[asked])
+                add_pairs(shares[j + 1 - k : j + 1, :people], slopes, ahead, behind, missing[asked])
         begin = end
     for j in range(total):
         asked = informed[j // k]

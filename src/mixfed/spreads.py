@@ -38,7 +38,7 @@ _LARGEST = 1e6
 """A Psi beyond this, in units of the pooled residual, is a step that went astray; sums about it would not be finite."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
-_AS_PROMISED, _FAR = 0.5, 0.05
+_AS_PROMISED, _FAR = 0.9, 0.05
 """A step along faces gains so much of what it promises, or another is taken; it is not tried where one within the cone
 promises more than this for each parameter."""
 

@@ -80,6 +80,13 @@ class Cone:
         return self.numbers((axes * values[:, None, :]) @ axes.swapaxes(1, 2))
 
 
+def unbound(curvature: Floats, slope: Floats) -> Floats:
+    """Take Newton's step wherever it leads. Raises `LinAlgError` if the curvature is not positive."""
+    # Symmetric, so its transpose will do, which LAPACK need not turn around.
+    factor = cho_factor(curvature.T, lower=True, check_finite=False)
+    return np.asarray(cho_solve(factor, slope, check_finite=False))
+
+
 def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: Floats) -> tuple[Floats, float]:
     """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.
 
@@ -87,7 +94,7 @@ def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: 
     floor (k,) is a covariance that counts as small. Raises `LinAlgError` if the curvature is not positive.
     """
     split = len(slope) - len(numbers)
-    step = cho_solve(cho_factor(curvature), slope)
+    step = unbound(curvature, slope)
     promise = float(0.5 * slope @ step)
     if cone.inside(numbers + step[split:]):
         return step, promise
@@ -122,9 +129,7 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float)
             for j, block in enumerate(bend):
                 own = slice(j * size, (j + 1) * size)
                 whole[own, own] += mu * block
-            # Symmetric, so its transpose will do, which LAPACK need not turn around.
-            factor = cho_factor(whole.T, lower=True, overwrite_a=True, check_finite=False)
-            step = cho_solve(factor, gradient, check_finite=False)
+            step = unbound(whole, gradient)
             here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
             if gradient @ step < _CENTRED * mu:
                 break

@@ -24,7 +24,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 from scipy.sparse import csr_array
 
 from .arrays import Bools, Floats
-from .cones import Cone, climb
+from .cones import Cone, climb, unbound
 from .deviations import DeviateSum, Spreads, doubled, packed, unpacked
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
@@ -237,7 +237,7 @@ class _Room:
         """
         far = _FAR * self.slope.size
         with suppress(np.linalg.LinAlgError):
-            if 0.5 * self.slope @ cho_solve(cho_factor(self.curvature(1.0)), self.slope) > far:
+            if 0.5 * self.slope @ unbound(self.curvature(1.0), self.slope) > far:
                 step, promise = self.in_cone(1.0)
                 if promise > far:  # other faces may be better
                     return step, promise
@@ -264,7 +264,7 @@ class _Room:
         lean, whole = self.along(faces, self.slope[:, None])[:, 0], self.curvature_along(faces, 1.0)
         promise = np.inf
         try:
-            step = cho_solve(cho_factor(whole), lean)
+            step = unbound(whole, lean)
             promise = float(0.5 * lean @ step)
         except np.linalg.LinAlgError:
             if not bold:

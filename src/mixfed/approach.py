@@ -70,7 +70,7 @@ def improve(
     """Bring the best of some candidates near its maximum: a conversation, see `refine`.
 
     ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails. In a ``hurry``, it is
-    enough that a round gains as little as Newton may promise.
+    enough that a round gains as little as Newton may promise, and EM is asked about only where Newton's step fails.
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
@@ -96,12 +96,13 @@ def improve(
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
         if -_ROUNDING < gain <= 0 or (hurry and 0 < gain < near):
             break  # as good as it gets
-        if gain <= 0 or not len(steps):
+        failed = gain <= 0 or not len(steps)
+        if failed:
             alone = False
             steps, _ = newton_steps(best, HEED[:2], every=True)
             ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
             steps = Spreads.stack([steps.pick([]), *ways])
-        trials = steps if alone else Spreads.stack([em_step(best), steps])
+        trials = steps if alone or (hurry and not failed) else Spreads.stack([em_step(best), steps])
         informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
     assert best is not None
     return best

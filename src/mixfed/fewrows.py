@@ -97,7 +97,7 @@ def solve_lower(root: Floats, n: int, columns: Floats, scale: float, out: Floats
 
 @compiled
 def solve_back(root: Floats, n: int, column: Floats, out: Floats) -> float:
-    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,), maybe the same."""
+    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,), or in place."""
     squares = 0.0
     for i in range(n - 1, -1, -1):
         value = column[i]

@@ -186,8 +186,8 @@ def _slopes(
 ) -> float:
     """Turn sums of a model into gram (t,) and score (q,), and give s^4 tr V^-2.
 
-    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w), or
-    (1, w) unless full.
+    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w),
+    or (1, w) unless full.
     """
     width, place, explained, twice = squares.shape[1], 0, 0.0, 0.0
     for a in range(width):
@@ -242,11 +242,11 @@ def expect(
     """Find memberships under every candidate and sum what they weigh.
 
     phi (n, D or one less), y (n,), centre to whiten as in a `Frame`, target (2,) being its centre and scale, theta (L,
-    w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
-    (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
-    products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
-    `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
-    the missing information (i, k q, k q).
+    w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or -1. Gives
+    the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores (L, w +
+    2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I, t + w + t, t) of
+    u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what `add_diagonal` adds; sides (I, 3,
+    t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
     """
     width, n_clients = theta.shape[1], len(offsets) - 1
     total, t = log_weight.size, width * (width + 1) // 2
@@ -298,10 +298,9 @@ def expect(
             if asked < 0:
                 continue
             place = asked * k + j % k
-            traces[place, 1] += bend(
-                heap, who, kept, mine, about, roots[j], error, variance, full, twice, leans, left, right,
-                products[place], sides[place, 2], slopes[j % k],
-            )
+            room = (twice, leans, left, right)
+            sums_of = (products[place], sides[place, 2], slopes[j % k])
+            traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *sums_of)
             rows, pushes = twice[: len(heap)], leans[:count]
             squares[j, 2] += np.dot(rows.T, rows)
             squares[j, 3] += np.dot(who.T, pushes)

@@ -53,30 +53,36 @@ def reflect(x: Floats, y: Floats) -> float:
 
 
 @compiled
-def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
-    """Factor V = variance I + X Psi X^T = K K^T. Gives log det V. x (m, w), mixed = X Psi (m, w).
+def factorise(x: Floats, mixed: Floats, variance: float, root: Floats, error: Floats) -> float:
+    """Factor V = variance I + X Psi X^T = K K^T. Gives log det V + r^T V^-1 r. x (m, w), mixed = X Psi (m, w).
 
-    root (m, m) gets K below its diagonal, and on it 1 / K_ii: to divide takes long.
+    root (m, m) gets K below its diagonal, and on it 1 / K_ii: to divide takes long. error (m,) holds r and gets K^-1 r.
     """
     n, width = x.shape
     total, product = 0.0, 1.0
     for i in range(n):
-        for j in range(i + 1):
-            value = variance if i == j else 0.0
+        left_over, rest = error[i], variance
+        for j in range(i):
+            value = 0.0
             for a in range(width):
                 value += mixed[i, a] * x[j, a]
             for s in range(j):
                 value -= root[i, s] * root[j, s]
-            if i == j:
-                # V is above variance I: less is rounding.
-                value = max(value, 0.5 * variance)
-                root[i, i] = 1.0 / np.sqrt(value)
-                # A logarithm takes long, too: one does for many rows.
-                product *= value
-                if not 1e-100 < product < 1e100:
-                    total, product = total + np.log(product), 1.0
-            else:
-                root[i, j] = value * root[j, j]
+            value *= root[j, j]
+            root[i, j] = value
+            rest -= value * value
+            left_over -= value * error[j]
+        for a in range(width):
+            rest += mixed[i, a] * x[i, a]
+        # V is above variance I: less is rounding.
+        rest = max(rest, 0.5 * variance)
+        root[i, i] = 1.0 / np.sqrt(rest)
+        error[i] = left_over * root[i, i]
+        total += error[i] * error[i]
+        # A logarithm takes long, too: one does for many rows.
+        product *= rest
+        if not 1e-100 < product < 1e100:
+            total, product = total + np.log(product), 1.0
     return float(total + np.log(product))
 
 

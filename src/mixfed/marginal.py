@@ -90,34 +90,17 @@ def _mix(x: Floats, spread: Floats, full: bool, out: Floats) -> None:
 
 @compiled
 def _densities(
-    x: Floats,
-    y: Floats,
-    about: Floats,
-    predicted: Floats,
-    mixed: Floats,
-    log_variance: float,
-    roots: Floats,
-    errors: Floats,
-    out: Floats,
+    x: Floats, about: Floats, mixed: Floats, log_variance: float, roots: Floats, errors: Floats, out: Floats
 ) -> None:
     """Give log N(r | 0, V) of each client of a tile under one model -> out (m,), K in roots and K^-1 r in errors.
 
-    x (n, w), y (n,), about (m + 1, 3) as of `_gather`, predicted (n,), mixed (n, w), roots (n, w or less), errors (n,).
+    x (n, w), about (m + 1, 3) as of `_gather`, mixed (n, w), roots (n, w or less), errors (n,), which hold r.
     """
     variance, constant = np.exp(log_variance), np.log(2.0 * np.pi)
     for i in range(len(out)):
         first, after, size, rest = int(about[i, 0]), int(about[i + 1, 0]), about[i, 1], about[i, 2]
-        root = roots[first:after]
-        value = factorise(x[first:after], mixed[first:after], variance, root)
-        for row in range(after - first):
-            left_over = y[first + row] - predicted[first + row]
-            for s in range(row):
-                left_over -= root[row, s] * errors[first + s]
-            left_over *= root[row, row]
-            errors[first + row] = left_over
-            value += left_over * left_over
-        value += (size - (after - first)) * log_variance + size * constant + rest / variance
-        out[i] = -0.5 * value
+        value = factorise(x[first:after], mixed[first:after], variance, roots[first:after], errors[first:after])
+        out[i] = -0.5 * (value + (size - (after - first)) * log_variance + size * constant + rest / variance)
 
 
 @compiled
@@ -266,8 +249,8 @@ def expect(
     people = min(size, n_clients)
     raw, own_x, own_y = np.empty((size, len(stretch))), np.empty((size, width)), np.empty(size)
     about = np.empty((people + 1, 3))
-    mixed, predicted = np.empty((total, size, width)), np.empty(size)
-    roots, errors, shares = np.empty((total, size, most)), np.empty((total, size)), np.empty((total, people))
+    mixed, roots = np.empty((total, size, width)), np.empty((total, size, most))
+    errors, shares = np.empty((total, size)), np.empty((total, people))
     pulls, kept = np.empty((people, width)), np.empty((people + 1, 2), np.int64)
     curved = people if some > 0 else 0
     twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
@@ -283,14 +266,15 @@ def expect(
         filled = _gather(phi, y, own, centre, stretch, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], spread, full, mixed)
         for j in range(total):
-            logs = shares[j, :people]
-            np.dot(own_x[:filled], theta[j], predicted[:filled])
-            _densities(own_x, own_y, about, predicted, mixed[j], log_v[j], roots[j], errors[j], logs)
+            logs, error = shares[j, :people], errors[j, :filled]
+            np.dot(own_x[:filled], theta[j], error)
+            error[:] = own_y[:filled] - error
+            _densities(own_x, about, mixed[j], log_v[j], roots[j], error, logs)
             logs += prior[j]
         _shares(shares[:, :people], k, likelihood, overlap)
         for j in range(total):
             asked, variance = informed[j // k], np.exp(log_v[j])
-            mine, error, heap = shares[j, :people], errors[j], mixed[j]
+            mine, error, heap = shares[j, :people], errors[j, :filled], mixed[j]
             count = _derive(own_x, about, mine, variance, roots[j], error, heap, pulls, kept, sums[j])
             heap, who = heap[: kept[count, 1]], pulls[:count]
             squares[j, 0] += np.dot(heap.T, heap)

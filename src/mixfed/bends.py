@@ -13,7 +13,7 @@ from .arrays import Floats, Ints
 from .compiled import compiled
 from .fewrows import inverse_lower, packed_moments
 
-_CURVED, _WAVERING = 1e-5, 1e-4
+_CURVED, _WAVERING = 1e-6, 1e-5
 """Memberships below the first do not count in the information. A client with p_j (1 - p_j) below the second misses no
 information about kind j worth the name."""
 

@@ -25,8 +25,21 @@ from .moments import scale_rows
 
 _NEGLIGIBLE = 1e-10
 """Memberships below this do not count."""
-_TILE, _NUMBERS = 1024, 100_000
-"""Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache."""
+_TILE, _NUMBERS, _HIGHER = 1024, 100_000, 4
+"""Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache. Before rows
+are reflected, there may be so many times as many."""
+
+
+@compiled
+def _tile_end(offsets: Ints, begin: int, width: int, size: int, height: int) -> int:
+    """Give the client after the last of a tile: one of ``size`` rows and, before they are reflected, ``height``."""
+    end, filled = begin, 0
+    while end < len(offsets) - 1:
+        filled += min(offsets[end + 1] - offsets[end], width)
+        if filled > size or offsets[end + 1] - offsets[begin] > height:
+            break
+        end += 1
+    return end
 
 
 @compiled
@@ -245,9 +258,10 @@ def expect(
     longest = 1
     for i in range(n_clients):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
-    people = min(size, n_clients)
-    raw, own_x, own_y = np.empty((size, len(stretch))), np.empty((size, width)), np.empty(size)
+    most = min(longest, width)
+    size = max(most, min(_TILE, max(_NUMBERS // (total * width), 16)))
+    height, people = max(longest, _HIGHER * size), min(size, n_clients)
+    raw, own_x, own_y = np.empty((height, len(stretch))), np.empty((height, width)), np.empty(height)
     about = np.empty((people + 1, 3))
     mixed, roots = np.empty((total, size, width)), np.empty((total, size, most))
     errors, shares = np.empty((total, size)), np.empty((total, people))
@@ -259,9 +273,7 @@ def expect(
     log_v, prior = log_variance.ravel(), log_weight.ravel()
     begin = 0
     while begin < n_clients:
-        end = begin + 1
-        while end < n_clients and offsets[end + 1] - offsets[begin] <= size:
-            end += 1
+        end = _tile_end(offsets, begin, width, size, height)
         own, people = offsets[begin : end + 1], end - begin
         filled = _gather(phi, y, own, centre, stretch, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], spread, full, mixed)
@@ -282,9 +294,8 @@ def expect(
             if asked < 0:
                 continue
             place = asked * k + j % k
-            room = (twice, leans, left, right)
-            sums_of = (products[place], sides[place, 2], slopes[j % k])
-            traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *sums_of)
+            room, told = (twice, leans, left, right), (products[place], sides[place, 2], slopes[j % k])
+            traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told)
             rows, pushes = twice[: len(heap)], leans[:count]
             squares[j, 2] += np.dot(rows.T, rows)
             squares[j, 3] += np.dot(who.T, pushes)

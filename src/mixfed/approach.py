@@ -31,9 +31,9 @@ of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED, _SETTLED = 4, 1e-6
-"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share: the step
-hardly depends on them."""
+_FOLLOWED, _SETTLED = 4, 1e-7
+"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share for each row:
+the more rows there are, the less the step depends on them."""
 _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
@@ -169,10 +169,12 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
-    mixture, gain, before = found.ahead or found.mixture, 0.0, 0.0
+    mixture, gain, before = found.mixture, 0.0, 0.0
+    if found.ahead is not None:
+        mixture, gain, before = found.ahead, found.decrement, found.rules.prior_variance
     for _ in range(_FOLLOWED):
         here = following(found, mixture)
-        if abs(here.rules.prior_variance - before) < _SETTLED * before:
+        if abs(here.rules.prior_variance - before) < _SETTLED * before * found.reply.rows.sum():
             break
         before = here.rules.prior_variance
         steps, gain = newton_steps(here, (1.0,))

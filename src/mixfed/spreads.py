@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
+from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
 from .arrays import Bools, Floats
@@ -105,7 +105,7 @@ def model_covariance(found: Fitted) -> Floats | None:
     room = _Room(found)
     try:
         whole = room.curvature_along(room.faces(), 1.0)
-        inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
+        inverse = unbound(whole, np.eye(len(whole))[:, : k * dim])
     except np.linalg.LinAlgError:
         return None
     return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])

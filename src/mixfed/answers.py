@@ -262,17 +262,16 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     width = theta.shape[1]
     matrices = unpacked(spread, width) if full else spread[:, None, :]
     # One layout of every array: each other one would be compiled for itself.
-    theta, matrices, log_variance, log_weight = map(
-        np.ascontiguousarray, (theta.T, matrices, candidates.log_variance, candidates.log_weight)
+    theta, matrices, log_variance, log_weight, whiten = map(
+        np.ascontiguousarray, (theta, matrices, candidates.log_variance, candidates.log_weight, frame.whiten)
     )
+    units = (frame.centre, frame.stretch, frame.slope, np.array([frame.target_centre, frame.scale]), whiten)
     informed = np.full(count, -1)
     informed[list(query.informed)] = np.arange(len(query.informed))
 
     def one(block: Clients) -> tuple[Floats, ...]:
-        look = frame.standardise if full else frame.stretched
-        x, y = look(block.design, block.y)
         mixture = (theta, matrices, full, log_variance, log_weight)
-        return marginal.expect(np.ascontiguousarray(x), y, block.offsets, *mixture, informed, query.fisher)
+        return marginal.expect(block.phi, block.y, block.offsets, *units, *mixture, informed, query.fisher)
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
         return tuple(map(add, first, second))

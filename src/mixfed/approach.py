@@ -31,9 +31,9 @@ of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED, _SETTLED = 4, 1e-8
-"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share: the step
-hardly depends on them."""
+_FOLLOWED, _SETTLED = 4, 1e-7
+"""Times that the rules are adapted to the noise in the last step, unless they change by less than a share for each row:
+the more rows there are, the less the step depends on them."""
 _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
@@ -70,7 +70,7 @@ def improve(
     """Bring the best of some candidates near its maximum: a conversation, see `refine`.
 
     ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails. In a ``hurry``, it is
-    enough that a round gains as little as Newton may promise.
+    enough that a round gains as little as Newton may promise, and EM is asked about only where Newton's step fails.
     """
     _, k, dim = start.theta.shape
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
@@ -96,28 +96,29 @@ def improve(
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
         if -_ROUNDING < gain <= 0 or (hurry and 0 < gain < near):
             break  # as good as it gets
-        if gain <= 0 or not len(steps):
+        failed = gain <= 0 or not len(steps)
+        if failed:
             alone = False
             steps, _ = newton_steps(best, HEED[:2], every=True)
             ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
             steps = Spreads.stack([steps.pick([]), *ways])
-        trials = steps if alone else Spreads.stack([em_step(best), steps])
+        trials = steps if alone or (hurry and not failed) else Spreads.stack([em_step(best), steps])
         informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
     assert best is not None
     return best
 
 
 def polish(
-    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED, *, ask: bool = False
+    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
 
     So most often only scores are asked for. Ends at the maximum, where another step promises less than ``polished`` for
-    each parameter, or where a step fails. If told to ``ask``, the first step asks for the curvature at once.
+    each parameter, or where a step fails.
     """
     near = polished * found.reply.score.size
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
-    ahead, share = mixture, 1.0
+    ahead, share, ask = mixture, 1.0, False
     for _ in range(_MOST_POLISH):
         reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
@@ -150,7 +151,7 @@ def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Gener
 
     Fisher's information stays that of the smaller sample.
     """
-    found = yield from polish(frame, found, rules, polished, ask=True)
+    found = yield from polish(frame, found, rules, polished)
     mixture = found.mixture if found.ahead is None else found.ahead
     reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
@@ -169,9 +170,11 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
     mixture, gain, before = found.mixture, 0.0, 0.0
+    if found.ahead is not None:
+        mixture, gain, before = found.ahead, found.decrement, found.rules.prior_variance
     for _ in range(_FOLLOWED):
         here = following(found, mixture)
-        if abs(here.rules.prior_variance - before) < _SETTLED * before:
+        if abs(here.rules.prior_variance - before) < _SETTLED * before * found.reply.rows.sum():
             break
         before = here.rules.prior_variance
         steps, gain = newton_steps(here, (1.0,))

@@ -1,8 +1,8 @@
-"""Compiled mathematics of personal models: what one client says of the curvature of the likelihood, for one kind.
+"""Compiled mathematics of personal models: what clients say of the curvature of the likelihood.
 
 See `marginal`, whose sums these are part of.
 
-Shapes: m rows, k kinds, w features, t = w (w + 1) / 2, q numbers of a kind, h clients in a pile.
+Shapes: m rows, k kinds, w features, t = w (w + 1) / 2, q numbers of a kind.
 """
 
 from __future__ import annotations
@@ -11,27 +11,82 @@ import numpy as np
 
 from .arrays import Floats, Ints
 from .compiled import compiled
-from .fewrows import inverse_lower
+from .fewrows import inverse_lower, packed_moments
 
-_WAVERING = 1e-5
-"""A client with p_j (1 - p_j) below this misses no information about kind j worth the name."""
-PILE, PAIRS = 64, 32
-"""Clients of a kind, and of a pair of kinds, that are gathered before BLAS multiplies them."""
+_CURVED, _WAVERING = 1e-6, 1e-5
+"""Memberships below the first do not count in the information. A client with p_j (1 - p_j) below the second misses no
+information about kind j worth the name."""
 
 
 @compiled
-def noise_bends(root: Floats, solved: Floats, back: Floats, scale: float, twice: Floats, w: Floats) -> float:
-    """Give V^-1 X -> twice (m, w) and w = X^T V^-2 r -> (w,), both times scale, and r^T V^-3 r.
+def bend(
+    heap: Floats,
+    pulls: Floats,
+    kept: Ints,
+    shares: Floats,
+    about: Floats,
+    roots: Floats,
+    backs: Floats,
+    variance: float,
+    full: bool,
+    twice: Floats,
+    leans: Floats,
+    left: Floats,
+    right: Floats,
+    products: Floats,
+    side: Floats,
+    own: Floats,
+) -> float:
+    """Add what the clients of a tile say of the curvature to products (tall, t) and side (w,); gives r^T V^-3 r.
 
-    root (m, m), solved = K^-1 X (m, w), back = V^-1 r (m,).
+    heap (h, w), pulls (p, w), kept (p + 1, 2) and backs (n,) as `marginal` makes them for one model. twice (h or more,
+    w) gets V^-1 X, leans (p or more, w) gets w, both by the root of the membership, and own (m, q) the scores of the
+    clients who waver; left (m, tall) and right (m, t) are for use.
     """
-    n, width = solved.shape
-    again, cubes = np.empty(n), 0.0
+    cubes, top = 0.0, 0
+    most, width = roots.shape[1], heap.shape[1]
+    inverse, again, line = np.empty((most, most)), np.empty(most), np.empty(width)
+    for spot in range(len(pulls)):
+        i, low, high = kept[spot, 0], kept[spot, 1], kept[spot + 1, 1]
+        share, first, n, w = shares[i], int(about[i, 0]), high - low, leans[spot]
+        if share < _CURVED:
+            twice[low:high], w[:] = 0.0, 0.0
+            continue
+        solved, u, root, back = heap[low:high], pulls[spot], roots[first : first + n], backs[first : first + n]
+        rest, scale = about[i, 2] / (variance * variance), np.sqrt(share)
+        cubes += share * (noise_bends(root, solved, back, again, twice[low:high], w) + rest / variance)
+        for a in range(width):
+            side[a] += scale * w[a]
+        a_packed = right[top]
+        packed_moments(solved, n, line, a_packed)
+        if full:
+            pile_up(a_packed, u, scale, left[top])
+        a_packed /= share
+        if not full:
+            add_diagonal(a_packed, u, share, products[0], products[1], products[2:, :width])
+        if wavers(share):
+            squares, extra = rest, about[i, 1] - n
+            for row in range(n):
+                squares += back[row] * back[row]
+            client_score(root, n, a_packed, u, scale, squares, variance, extra, full, inverse, own[i])
+        top += 1
+    if full:
+        products += np.dot(left[:top].T, right[:top])
+    return cubes
+
+
+@compiled
+def noise_bends(root: Floats, solved: Floats, back: Floats, again: Floats, twice: Floats, w: Floats) -> float:
+    """Give K^-T solved -> twice (m, w) and its product with V^-1 r -> w (w,), and r^T V^-3 r.
+
+    root (m, m), solved = K^-1 X (m, w), back = V^-1 r (m,); again (m or more,) is for use.
+    """
+    (n, width), cubes = solved.shape, 0.0
     for a in range(width):
         w[a] = 0.0
     for row in range(n - 1, -1, -1):
         for a in range(width):
-            twice[row, a] = scale * solved[row, a]
+            twice[row, a] = solved[row, a]
         for s in range(row + 1, n):
             factor = root[s, row]
             for a in range(width):
@@ -60,24 +115,28 @@ def client_score(
     n: int,
     a_packed: Floats,
     u: Floats,
+    scale: float,
     squares: float,
     variance: float,
-    extra: int,
+    extra: float,
     full: bool,
     inverse: Floats,
     out: Floats,
 ) -> None:
-    """Give the derivatives of a client's log density -> out (q,). squares = r^T V^-2 r, inverse (m, m) is for use."""
+    """Give the derivatives of a client's log density -> out (q,).
+
+    u (w,) is scale times its own, squares = r^T V^-2 r, inverse (m, m) is for use.
+    """
     width, trace = len(u), extra / variance
     inverse_lower(root, n, inverse)
     for row in range(n):
         for s in range(row + 1):
             trace += inverse[row, s] * inverse[row, s]
     for a in range(width):
-        out[a] = u[a]
+        out[a] = u[a] / scale
     out[width] = 0.5 * variance * (squares - trace)
     out[width + 1] = 1.0
-    _spread_score(a_packed, u, full, out[width + 2 :])
+    _spread_score(a_packed, out[:width], full, out[width + 2 :])
 
 
 @compiled
@@ -96,62 +155,64 @@ def _spread_score(a_packed: Floats, u: Floats, full: bool, out: Floats) -> None:
 
 @compiled
 def add_diagonal(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats, cross: Floats) -> None:
-    """Add A_ab^2 to left (t,), u_a u_b A_ab to right (t,) and A_ab u_b to cross (w, w), by share."""
-    place = 0
+    """Add A_ab^2 to left (t,), u_a u_b A_ab to right (t,) and A_ab u_b to cross (w, w), by share.
+
+    u (w,) is times the root of the share.
+    """
+    place, scale = 0, np.sqrt(share)
     for a in range(len(u)):
         for b in range(a + 1):
-            value = share * a_packed[place + b]
-            left[place + b] += value * a_packed[place + b]
+            value = a_packed[place + b]
+            left[place + b] += share * value * value
             right[place + b] += value * u[a] * u[b]
-            cross[a, b] += value * u[b]
+            cross[a, b] += scale * value * u[b]
             if b < a:
-                cross[b, a] += value * u[a]
+                cross[b, a] += scale * value * u[a]
         place += a + 1
 
 
 @compiled
-def pile_up(a_packed: Floats, u: Floats, share: float, left: Floats, right: Floats) -> None:
-    """Make a row of a pile: by share u u^T - A / 2, u and, if there is room, A in left (t + w + t,); A in right."""
+def pile_up(a_packed: Floats, u: Floats, scale: float, left: Floats) -> None:
+    """Make a row of a pile: u u^T - A / 2, scale u and, if there is room, A in left (t + w + t,)."""
     t, width, spot = len(a_packed), len(u), 0
     for a in range(width):
-        factor = share * u[a]
-        for b in range(a + 1):
-            left[spot + b] = factor * u[b] - 0.5 * share * a_packed[spot + b]
-            right[spot + b] = a_packed[spot + b]
-        left[t + a] = factor
+        factor = u[a]
+        # As in `packed_moments`, the next row overwrites what is beyond the diagonal.
+        for b in range(width):
+            left[spot + b] = factor * u[b] - 0.5 * a_packed[spot + b]
+        left[t + a] = scale * factor
         spot += a + 1
     for a in range(len(left) - t - width):
-        left[t + width + a] = share * a_packed[a]
+        left[t + width + a] = a_packed[a]
 
 
 @compiled
-def add_pairs(
-    shares: Floats, own: Floats, place: int, ahead: Floats, behind: Floats, waiting: Ints, missing: Floats
-) -> None:
-    """Pile up the scores, own (k, q), of pairs of kinds between which a client wavers, shares (k,)."""
-    k, q = own.shape
+def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, missing: Floats) -> None:
+    """Add the products of scores, own (k, m, q), of kinds between which clients waver, shares (k, m), to missing.
+
+    Only the blocks of (k q, k q) with the first kind before the second are made: see `mirror`. ahead and behind (m, q)
+    are for use.
+    """
+    (k, count), q = shares.shape, own.shape[2]
     for j in range(k):
-        if not wavers(shares[j]):
-            continue
         for other in range(j, k):
-            if not wavers(shares[other]):
-                continue
-            pair = (place * k + j) * k + other
-            weight = shares[j] * (1.0 - shares[j] if j == other else -shares[other])
-            top = waiting[pair]
-            for a in range(q):
-                ahead[pair, top, a] = weight * own[j, a]
-                behind[pair, top, a] = own[other, a]
-            waiting[pair] = top + 1
-            if top + 1 == PAIRS:
-                take_up(missing, place, j, other, ahead[pair], behind[pair])
-                waiting[pair] = 0
+            top = 0
+            for i in range(count):
+                if not (wavers(shares[j, i]) and wavers(shares[other, i])):
+                    continue
+                weight = shares[j, i] * (1.0 - shares[j, i] if j == other else -shares[other, i])
+                for a in range(q):
+                    ahead[top, a] = weight * own[j, i, a]
+                    behind[top, a] = own[other, i, a]
+                top += 1
+            block = missing[j * q : (j + 1) * q, other * q : (other + 1) * q]
+            block += np.dot(ahead[:top].T, behind[:top])
 
 
 @compiled
-def take_up(missing: Floats, place: int, j: int, other: int, ahead: Floats, behind: Floats) -> None:
-    """Add a pile of pairs of scores (h, q) to the missing information (i, k q, k q)."""
-    q, block = ahead.shape[1], np.dot(ahead.T, behind)
-    missing[place, j * q : (j + 1) * q, other * q : (other + 1) * q] += block
-    if other != j:
-        missing[place, other * q : (other + 1) * q, j * q : (j + 1) * q] += block.T
+def mirror(missing: Floats, k: int) -> None:
+    """Fill in the blocks of a symmetric matrix (k q, k q) that `add_pairs` leaves out."""
+    q = len(missing) // k
+    for row in range(len(missing)):
+        for column in range(row // q * q):
+            missing[row, column] = missing[column, row]

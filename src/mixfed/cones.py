@@ -22,7 +22,7 @@ _SHARPER = 0.1
 """How much mu falls at a time."""
 _MOST_STEPS = 8
 """Newton steps for one mu, at most."""
-_FIRST_GAP, _LEAST_GAP, _GAP = 0.1, 1e-9, 0.02
+_FIRST_GAP, _LEAST_GAP, _GAP = 0.05, 1e-9, 0.1
 """The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
 likelihood, or by so much of what the step gains."""
 _CENTRED = 1.0
@@ -48,22 +48,17 @@ class Cone:
         return packed(matrices).ravel() if self.full else matrices.ravel()
 
     def barrier(self, numbers: Floats) -> tuple[Floats, Floats]:
-        """Give the slope (p,) and the curvature (p, p) of sum_j log det, the latter with its sign changed."""
+        """Give the slope (p,) of sum_j log det, and its curvature with the sign changed: blocks, one per covariance."""
         inverse = np.linalg.inv(self.matrices(numbers)).astype(np.float64)
         if not self.full:
-            flat = inverse.ravel()
-            return flat, np.diag(flat**2)
+            return inverse.ravel(), inverse**2
         rows, columns = triangle(self.dim)
-        small = packed(inverse)
-        curvature = np.zeros((numbers.size, numbers.size))
-        size, times = small.shape[1], doubled(self.dim)
-        for j, own in enumerate(inverse):
+        times, blocks = doubled(self.dim), []
+        for own in inverse:
             # tr(E_p M E_q M): M has rows of rows, rows of columns and so on.
             upper, lower = own[rows], own[columns]
-            both = upper[:, rows] * lower[:, columns] + upper[:, columns] * lower[:, rows]
-            own_part = slice(j * size, (j + 1) * size)
-            curvature[own_part, own_part] = 0.5 * times[:, None] * times * both
-        return (times * small).ravel(), curvature
+            blocks.append(upper[:, rows] * lower[:, columns] + upper[:, columns] * lower[:, rows])
+        return (times * packed(inverse)).ravel(), 0.5 * times[:, None] * times * np.stack(blocks)
 
     def reach(self, numbers: Floats, step: Floats) -> float:
         """Say how often a step can be taken before it leaves the cone."""
@@ -85,6 +80,13 @@ class Cone:
         return self.numbers((axes * values[:, None, :]) @ axes.swapaxes(1, 2))
 
 
+def unbound(curvature: Floats, slope: Floats) -> Floats:
+    """Take Newton's step wherever it leads. Raises `LinAlgError` if the curvature is not positive."""
+    # Symmetric, so its transpose will do, which LAPACK need not turn around.
+    factor = cho_factor(curvature.T, lower=True, check_finite=False)
+    return np.asarray(cho_solve(factor, slope, check_finite=False))
+
+
 def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: Floats) -> tuple[Floats, float]:
     """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.
 
@@ -92,7 +94,7 @@ def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: 
     floor (k,) is a covariance that counts as small. Raises `LinAlgError` if the curvature is not positive.
     """
     split = len(slope) - len(numbers)
-    step = cho_solve(cho_factor(curvature), slope)
+    step = unbound(curvature, slope)
     promise = float(0.5 * slope @ step)
     if cone.inside(numbers + step[split:]):
         return step, promise
@@ -123,9 +125,11 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float)
         for _ in range(_MOST_STEPS):
             lean, bend = cone.barrier(here)
             gradient = target - reduced @ here + mu * lean
-            # Symmetric, so its transpose will do, which LAPACK need not turn around.
-            factor = cho_factor((reduced + mu * bend).T, overwrite_a=True, check_finite=False)
-            step = cho_solve(factor, gradient, check_finite=False)
+            whole, size = reduced.copy(), bend.shape[1]
+            for j, block in enumerate(bend):
+                own = slice(j * size, (j + 1) * size)
+                whole[own, own] += mu * block
+            step = unbound(whole, gradient)
             here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
             if gradient @ step < _CENTRED * mu:
                 break

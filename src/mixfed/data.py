@@ -203,7 +203,7 @@ class Clients(Packing):
         sizes = self.rows[who]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
-        return Clients(self.phi[rows], self.y[rows], offsets, self.ids[who], self.features)
+        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets, self.ids[who], self.features)
 
 
 def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:

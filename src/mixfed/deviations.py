@@ -201,10 +201,8 @@ def sandwich(matrices: Floats, dim: int) -> Floats:
     where, times = places(dim), doubled(dim)
     rows, columns = triangle(dim)
     a, b, c, e = rows[:, None], columns[:, None], rows[None, :], columns[None, :]
-    total = sum(
-        matrices[..., where[first], where[second]]
-        for first, second in (((a, c), (b, e)), ((a, e), (b, c)), ((b, c), (a, e)), ((b, e), (a, c)))
-    )
+    both = matrices + matrices.swapaxes(-1, -2)
+    total = both[..., where[a, c], where[b, e]] + both[..., where[a, e], where[b, c]]
     return np.asarray(0.25 * times[:, None] * times * total)
 
 

@@ -120,15 +120,11 @@ def _effects(
             if n > width:
                 rest = reflect(own, left)
                 n, extra = width, n - width
-            value = factorise(own[:n], own[:n], variance[j], root)
+            error[:n] = left[:n]
+            value = factorise(own[:n], own[:n], variance[j], root, error)
             value += rest / variance[j] + extra * np.log(variance[j]) + (n + extra) * np.log(2.0 * np.pi)
-            solve_lower(root, n, own[:n], solved)
+            solve_lower(root, n, own[:n], 1.0, solved)
             for row in range(n):
-                error[row] = left[row]
-                for s in range(row):
-                    error[row] -= root[row, s] * error[s]
-                error[row] *= root[row, row]
-                value += error[row] * error[row]
                 for a in range(width):
                     mean[i, j, a] += solved[row, a] * error[row]
             share[i, j] = log_weight[j] - 0.5 * value

@@ -53,40 +53,46 @@ def reflect(x: Floats, y: Floats) -> float:
 
 
 @compiled
-def factorise(x: Floats, mixed: Floats, variance: float, root: Floats) -> float:
-    """Factor V = variance I + X Psi X^T = K K^T. Gives log det V. x (m, w), mixed = X Psi (m, w).
+def factorise(x: Floats, mixed: Floats, variance: float, root: Floats, error: Floats) -> float:
+    """Factor V = variance I + X Psi X^T = K K^T. Gives log det V + r^T V^-1 r. x (m, w), mixed = X Psi (m, w).
 
-    root (m, m) gets K below its diagonal, and on it 1 / K_ii: to divide takes long.
+    root (m, m) gets K below its diagonal, and on it 1 / K_ii: to divide takes long. error (m,) holds r and gets K^-1 r.
     """
     n, width = x.shape
     total, product = 0.0, 1.0
     for i in range(n):
-        for j in range(i + 1):
-            value = variance if i == j else 0.0
+        left_over, rest = error[i], variance
+        for j in range(i):
+            value = 0.0
             for a in range(width):
                 value += mixed[i, a] * x[j, a]
             for s in range(j):
                 value -= root[i, s] * root[j, s]
-            if i == j:
-                # V is above variance I: less is rounding.
-                value = max(value, 0.5 * variance)
-                root[i, i] = 1.0 / np.sqrt(value)
-                # A logarithm takes long, too: one does for many rows.
-                product *= value
-                if not 1e-100 < product < 1e100:
-                    total, product = total + np.log(product), 1.0
-            else:
-                root[i, j] = value * root[j, j]
+            value *= root[j, j]
+            root[i, j] = value
+            rest -= value * value
+            left_over -= value * error[j]
+        for a in range(width):
+            rest += mixed[i, a] * x[i, a]
+        # V is above variance I: less is rounding.
+        rest = max(rest, 0.5 * variance)
+        root[i, i] = 1.0 / np.sqrt(rest)
+        error[i] = left_over * root[i, i]
+        total += error[i] * error[i]
+        # A logarithm takes long, too: one does for many rows.
+        product *= rest
+        if not 1e-100 < product < 1e100:
+            total, product = total + np.log(product), 1.0
     return float(total + np.log(product))
 
 
 @compiled
-def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
-    """Give K^-1 columns. root (n, n) as of `factorise`, columns (n, c) -> out (n, c)."""
+def solve_lower(root: Floats, n: int, columns: Floats, scale: float, out: Floats) -> None:
+    """Give scale times K^-1 columns. root (n, n) as of `factorise`, columns (n, c) -> out (n, c)."""
     width = columns.shape[1]
     for i in range(n):
         for a in range(width):
-            out[i, a] = columns[i, a]
+            out[i, a] = scale * columns[i, a]
         for s in range(i):
             factor = root[i, s]
             for a in range(width):
@@ -97,7 +103,7 @@ def solve_lower(root: Floats, n: int, columns: Floats, out: Floats) -> None:
 
 @compiled
 def solve_back(root: Floats, n: int, column: Floats, out: Floats) -> float:
-    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,)."""
+    """Give K^-T column, and its sum of squares. root (n, n) as of `factorise`, column (n,) -> out (n,), or in place."""
     squares = 0.0
     for i in range(n - 1, -1, -1):
         value = column[i]
@@ -121,13 +127,16 @@ def inverse_lower(root: Floats, n: int, out: Floats) -> None:
 
 
 @compiled
-def packed_moments(x: Floats, n: int, out: Floats) -> None:
-    """Give X^T X, its lower triangle row by row. x (n, w) -> out (t,)."""
-    out[:] = 0.0
-    for row in range(n):
-        place = 0
-        for a in range(x.shape[1]):
+def packed_moments(x: Floats, n: int, line: Floats, out: Floats) -> None:
+    """Give X^T X, its lower triangle row by row. x (n, w) -> out (t,); line (w,) is for use."""
+    place, width = 0, x.shape[1]
+    for a in range(width):
+        line[:] = 0.0
+        for row in range(n):
             factor = x[row, a]
-            for b in range(a + 1):
-                out[place + b] += factor * x[row, b]
-            place += a + 1
+            for b in range(width):
+                line[b] += factor * x[row, b]
+        # Loops of one length are quicker than short ones: the next row overwrites what is beyond the diagonal.
+        for b in range(width):
+            out[place + b] = line[b]
+        place += a + 1

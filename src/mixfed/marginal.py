@@ -17,62 +17,75 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints
-from .bends import PAIRS, PILE, add_diagonal, add_pairs, client_score, noise_bends, pile_up, take_up, wavers
+from .arrays import Array, Floats, Ints
+from .bends import add_pairs, bend, mirror
 from .compiled import compiled
-from .fewrows import factorise, packed_moments, reflect, solve_back, solve_lower
+from .fewrows import factorise, reflect, solve_back, solve_lower
+from .moments import scale_rows
 
-_NEGLIGIBLE, _CURVED = 1e-10, 1e-6
-"""Memberships below the first do not count; below the second, they do not count in the information."""
-_TILE, _NUMBERS = 512, 100_000
-"""Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache."""
-_HEIGHT = 256
-"""Rows of a pile."""
+_NEGLIGIBLE = 1e-10
+"""Memberships below this do not count."""
+_TILE, _NUMBERS, _HIGHER = 1024, 100_000, 4
+"""Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache. Before rows
+are reflected, there may be so many times as many."""
+
+
+@compiled
+def _tile_end(offsets: Ints, begin: int, width: int, size: int, height: int) -> int:
+    """Give the client after the last of a tile: one of ``size`` rows and, before they are reflected, ``height``."""
+    end, filled = begin, 0
+    while end < len(offsets) - 1:
+        filled += min(offsets[end + 1] - offsets[end], width)
+        if filled > size or offsets[end + 1] - offsets[begin] > height:
+            break
+        end += 1
+    return end
 
 
 @compiled
 def _gather(
-    x: Floats, y: Floats, offsets: Ints, begin: int, most: int, own_x: Floats, own_y: Floats, about: Floats
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Floats,
+    stretch: Floats,
+    slope: Floats,
+    target: Floats,
+    whiten: Floats,
+    full: bool,
+    raw: Floats,
+    own_x: Floats,
+    own_y: Floats,
+    about: Floats,
 ) -> int:
-    """Put the rows of the next clients, ``most`` of them or those of one client, into own_x and own_y, reflected.
+    """Put the rows of a tile of clients, offsets (m + 1,), in standard units into own_x and own_y, reflected.
 
-    about (m + 1, 2) gets for each client where its rows begin and the sum of squares that is left. Gives the client
-    after the last.
+    raw (n or more, D) is for use. about (m + 1, 3) gets for each client where its rows begin, how many it had and the
+    sum of squares that is left. Gives how many rows there are.
     """
-    width, top, i = x.shape[1], 0, begin
-    while i < len(offsets) - 1:
-        first, size = offsets[i], offsets[i + 1] - offsets[i]
-        if i > begin and top + size > most:
-            break
-        for row in range(size):
-            own_y[top + row] = y[first + row]
-            for a in range(width):
-                own_x[top + row, a] = x[first + row, a]
-        about[i - begin, 0], about[i - begin, 1] = top, 0.0
-        if size > width:
-            about[i - begin, 1] = reflect(own_x[top : top + size], own_y[top : top + size])
-            size = width
-        top += size
-        i += 1
-    about[i - begin, 0] = top
-    return i
-
-
-@compiled
-def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
-    """Turn log densities (L,) into memberships, in place, and add to likelihood (C,) and overlap (C, k, k)."""
-    for c in range(len(likelihood)):
-        own = logs[c * k : (c + 1) * k]
-        top, whole = own.max(), 0.0
-        for j in range(k):
-            own[j] = np.exp(own[j] - top)
-            whole += own[j]
-        likelihood[c] += top + np.log(whole)
-        for j in range(k):
-            own[j] /= whole
-        for j in range(k):
-            for other in range(k):
-                overlap[c, j, other] += own[j] * own[other]
+    begin, end = offsets[0], offsets[-1]
+    tile, width, top = end - begin, own_x.shape[1], 0
+    scale_rows(phi, begin, end, centre, stretch, raw)
+    np.dot(raw[:tile], slope, own_y[:tile])
+    for row in range(tile):
+        own_y[row] = (y[begin + row] - target[0] - own_y[row]) / target[1]
+    if full:
+        np.dot(raw[:tile], whiten, own_x[:tile])
+    else:
+        own_x[:tile] = raw[:tile]
+    for i in range(len(offsets) - 1):
+        first, after, rest = offsets[i] - begin, offsets[i + 1] - begin, 0.0
+        n = min(after - first, width)
+        if after - first > width:
+            rest = reflect(own_x[first:after], own_y[first:after])
+        if top < first:
+            for row in range(n):
+                own_y[top + row] = own_y[first + row]
+                own_x[top + row] = own_x[first + row]
+        about[i, 0], about[i, 1], about[i, 2] = top, after - first, rest
+        top += n
+    about[len(offsets) - 1, 0] = top
+    return top
 
 
 @compiled
@@ -89,67 +102,78 @@ def _mix(x: Floats, spread: Floats, full: bool, out: Floats) -> None:
 
 
 @compiled
-def _log_density(
-    x: Floats, y: Floats, predicted: Floats, mixed: Floats, variance: float, root: Floats, error: Floats
-) -> float:
-    """Give -2 log N(r | 0, V) without its constant, K in root (m, m) and K^-1 r in error (m,)."""
-    value = factorise(x, mixed, variance, root)
-    for row in range(len(x)):
-        left_over = y[row] - predicted[row]
-        for s in range(row):
-            left_over -= root[row, s] * error[s]
-        error[row] = left_over * root[row, row]
-        value += error[row] * error[row]
-    return value
+def _densities(
+    x: Floats, about: Floats, mixed: Floats, log_variance: float, roots: Floats, errors: Floats, out: Floats
+) -> None:
+    """Give log N(r | 0, V) of each client of a tile under one model -> out (m,), K in roots and K^-1 r in errors.
+
+    x (n, w), about (m + 1, 3) as of `_gather`, mixed (n, w), roots (n, w or less), errors (n,), which hold r.
+    """
+    variance, constant = np.exp(log_variance), np.log(2.0 * np.pi)
+    for i in range(len(out)):
+        first, after, size, rest = int(about[i, 0]), int(about[i + 1, 0]), about[i, 1], about[i, 2]
+        value = factorise(x[first:after], mixed[first:after], variance, roots[first:after], errors[first:after])
+        out[i] = -0.5 * (value + (size - (after - first)) * log_variance + size * constant + rest / variance)
+
+
+@compiled
+def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
+    """Turn log densities (L, m) into memberships, in place, and add to likelihood (C,) and overlap (C, k, k)."""
+    for i in range(logs.shape[1]):
+        for c in range(len(likelihood)):
+            own = logs[c * k : (c + 1) * k, i]
+            top, whole = own.max(), 0.0
+            for j in range(k):
+                own[j] = np.exp(own[j] - top)
+                whole += own[j]
+            likelihood[c] += top + np.log(whole)
+            for j in range(k):
+                own[j] /= whole
+            for j in range(k):
+                for other in range(k):
+                    overlap[c, j, other] += own[j] * own[other]
 
 
 @compiled
 def _derive(
     x: Floats,
-    root: Floats,
-    error: Floats,
-    rest: float,
-    share: float,
-    size: int,
-    solved: Floats,
-    u: Floats,
-    back: Floats,
+    about: Floats,
+    shares: Floats,
+    variance: float,
+    roots: Floats,
+    errors: Floats,
+    heap: Floats,
+    pulls: Floats,
+    kept: Ints,
     sums: Floats,
-) -> float:
-    """Give K^-1 X (m, w), u (w,) and V^-1 r (m,), add them to sums (3 + w,) as `_slopes` takes them; gives r^T V^-2 r.
+) -> int:
+    """Pile up K^-1 X in heap and u in pulls, by the root of the membership, and add to sums as `_slopes` takes them.
 
-    x (m, w), root K (m, m), error K^-1 r (m,), rest: what r^T V^-2 r has beyond the m rows, of ``size``.
+    x (n, w), about (m + 1, 3), shares (m,), roots and errors as of `_densities`; errors become V^-1 r. kept (m + 1, 2)
+    gets the clients whose membership counts and where their rows begin in the heap. Gives how many these are.
     """
-    n, width = x.shape
-    solve_lower(root, n, x, solved)
-    squares = rest + solve_back(root, n, error, back)
-    for a in range(width):
-        u[a] = 0.0
-    for row in range(n):
+    width, top, count = x.shape[1], 0, 0
+    for i in range(len(shares)):
+        share, size = shares[i], about[i, 1]
+        sums[0] += share
+        sums[1] += share * size
+        if share < _NEGLIGIBLE:
+            continue
+        first, after = int(about[i, 0]), int(about[i + 1, 0])
+        n, scale = after - first, np.sqrt(share)
+        root, error, solved, u = roots[first:after], errors[first:after], heap[top : top + n], pulls[count]
+        solve_lower(root, n, x[first:after], scale, solved)
+        u[:] = 0.0
+        for row in range(n):
+            for a in range(width):
+                u[a] += solved[row, a] * error[row]
+        sums[2] += share * (solve_back(root, n, error, error) + about[i, 2] / (variance * variance))
         for a in range(width):
-            u[a] += solved[row, a] * error[row]
-    sums[0] += share
-    sums[1] += share * size
-    sums[2] += share * squares
-    for a in range(width):
-        sums[3 + a] += share * u[a]
-    return float(squares)
-
-
-@compiled
-def _level(heaps: Floats, pulls: Floats, steep: bool, height: Ints, squares: Floats) -> None:
-    """Multiply the piles of a model, heaps and pulls (2, h, w) of height (2,), and add to squares (4, w, w).
-
-    These are A and u u^T, and if ``steep`` B and u w^T.
-    """
-    rows, people = heaps[0, : height[0]], pulls[0, : height[1]]
-    squares[0] += np.dot(rows.T, rows)
-    squares[1] += np.dot(people.T, people)
-    if steep:
-        twice = heaps[1, : height[0]]
-        squares[2] += np.dot(twice.T, twice)
-        squares[3] += np.dot(people.T, pulls[1, : height[1]])
-    height[:] = 0
+            sums[3 + a] += scale * u[a]
+        kept[count, 0], kept[count, 1] = i, top
+        top, count = top + n, count + 1
+    kept[count, 1] = top
+    return count
 
 
 @compiled
@@ -158,8 +182,8 @@ def _slopes(
 ) -> float:
     """Turn sums of a model into gram (t,) and score (q,), and give s^4 tr V^-2.
 
-    squares (4, w, w) as of `_level`; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w), or
-    (1, w) unless full.
+    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w),
+    or (1, w) unless full.
     """
     width, place, explained, twice = squares.shape[1], 0, 0.0, 0.0
     for a in range(width):
@@ -184,7 +208,7 @@ def _slopes(
 
 @compiled
 def _pack_sides(squares: Floats, sides: Floats) -> None:
-    """Turn sums of a model (4, w, w), as of `_level`, into sides (3, t): B, and u w^T made symmetric."""
+    """Turn sums of a model (4, w, w), as in `_slopes`, into sides (3, t): B, and u w^T made symmetric."""
     place = 0
     for a in range(squares.shape[1]):
         for b in range(a + 1):
@@ -195,9 +219,14 @@ def _pack_sides(squares: Floats, sides: Floats) -> None:
 
 @compiled
 def expect(
-    x: Floats,
+    phi: Array,
     y: Floats,
     offsets: Ints,
+    centre: Floats,
+    stretch: Floats,
+    slope: Floats,
+    target: Floats,
+    whiten: Floats,
     theta: Floats,
     spread: Floats,
     full: bool,
@@ -208,125 +237,77 @@ def expect(
 ) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
-    x (n, w), y (n,), theta (w, L), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among
-    the informed, or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships
-    (L,), A (L, t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
-    products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
-    `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
-    the missing information (i, k q, k q).
+    phi (n, D or one less), y (n,), centre to whiten as in a `Frame`, target (2,) being its centre and scale, theta (L,
+    w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or -1. Gives
+    the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores (L, w +
+    2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I, t + w + t, t) of
+    u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what `add_diagonal` adds; sides (I, 3,
+    t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
     """
-    width, n_clients = x.shape[1], len(offsets) - 1
-    count, k = log_weight.shape
-    total, t = count * k, width * (width + 1) // 2
-    q = width + 2 + (t if full else width)
+    width, n_clients = theta.shape[1], len(offsets) - 1
+    total, t = log_weight.size, width * (width + 1) // 2
+    k, q = log_weight.shape[1], width + 2 + (t if full else width)
     some = informed.max() + 1
-    likelihood, clients, rows = np.zeros(count), np.zeros(total), np.zeros(total)
-    gram, score, overlap = np.zeros((total, t)), np.zeros((total, q)), np.zeros((count, k, k))
+    likelihood, gram, score = np.zeros(len(log_weight)), np.zeros((total, t)), np.zeros((total, q))
+    overlap = np.zeros((len(log_weight), k, k))
     tall = t + width + (t if fisher else 0) if full else 2 + width
     products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
     missing = np.zeros((some, k * q, k * q))
-    piles, pairs = some * k if full else 0, some * k * k
-    left, right, height = np.empty((piles, PILE, tall)), np.empty((piles, PILE, t)), np.zeros(piles, np.int64)
-    ahead, behind = np.empty((pairs, PAIRS, q)), np.empty((pairs, PAIRS, q))
-    waiting = np.zeros(pairs, np.int64)
+    squares, sums = np.zeros((total, 4, width, width)), np.zeros((total, 3 + width))
 
     longest = 1
     for i in range(n_clients):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    size, most = max(longest, min(_TILE, max(_NUMBERS // (total * width), 16))), min(longest, width)
-    own_x, own_y, about = np.empty((size, width)), np.empty(size), np.empty((min(size, n_clients) + 1, 2))
-    mixed, predicted = np.empty((total, size, width)), np.empty((size, total))
-    inverse, roots, errors, back = (
-        np.zeros((most, most)),
-        np.zeros((total, most, most)),
-        np.empty((total, most)),
-        np.empty(most),
-    )
-    shares, own, a_packed = np.empty(total), np.zeros((total, q)), np.empty(t)
-    tops = max(_HEIGHT, width)
-    heaps, pulls = np.zeros((total, 2, tops, width)), np.zeros((total, 2, tops, width))
-    heights, squares, sums = (
-        np.zeros((total, 2), np.int64),
-        np.zeros((total, 4, width, width)),
-        np.zeros((total, 3 + width)),
-    )
+    most = min(longest, width)
+    size = max(most, min(_TILE, max(_NUMBERS // (total * width), 16)))
+    height, people = max(longest, _HIGHER * size), min(size, n_clients)
+    raw, own_x, own_y = np.empty((height, len(stretch))), np.empty((height, width)), np.empty(height)
+    about = np.empty((people + 1, 3))
+    mixed, roots = np.empty((total, size, width)), np.empty((total, size, most))
+    errors, shares = np.empty((total, size)), np.empty((total, people))
+    pulls, kept = np.empty((people, width)), np.empty((people + 1, 2), np.int64)
+    curved = people if some > 0 else 0
+    twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
+    left, right = np.empty((curved, tall)), np.empty((curved, t))
+    slopes, ahead, behind = np.empty((k, curved, q)), np.empty((curved, q)), np.empty((curved, q))
     log_v, prior = log_variance.ravel(), log_weight.ravel()
-    variance = np.exp(log_v)
     begin = 0
     while begin < n_clients:
-        end = _gather(x, y, offsets, begin, size, own_x, own_y, about)
-        filled = int(about[end - begin, 0])
-        np.dot(own_x[:filled], theta, predicted[:filled])
+        end = _tile_end(offsets, begin, width, size, height)
+        own, people = offsets[begin : end + 1], end - begin
+        filled = _gather(phi, y, own, centre, stretch, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], spread, full, mixed)
-        for i in range(begin, end):
-            first, rest = int(about[i - begin, 0]), about[i - begin, 1]
-            after, size_i = int(about[i - begin + 1, 0]), offsets[i + 1] - offsets[i]
-            n = after - first
-            mine, extra = own_x[first:after], size_i - n
-            for j in range(total):
-                near = mixed[j, first:after]
-                value = _log_density(
-                    mine, own_y[first:after], predicted[first:after, j], near, variance[j], roots[j], errors[j]
-                )
-                value += extra * log_v[j] + size_i * np.log(2.0 * np.pi) + rest / variance[j]
-                shares[j] = prior[j] - 0.5 * value
-            _shares(shares, k, likelihood, overlap)
-            for j in range(total):
-                share, asked, root, error = shares[j], informed[j // k], roots[j], errors[j]
-                clients[j] += share
-                rows[j] += size_i * share
-                if share < _NEGLIGIBLE:
-                    continue
-                if heights[j, 0] + n > heaps.shape[2]:
-                    _level(heaps[j], pulls[j], asked >= 0, heights[j], squares[j])
-                low, spot, scale = heights[j, 0], heights[j, 1], np.sqrt(share)
-                heights[j, 0], heights[j, 1] = low + n, spot + 1
-                solved, u = heaps[j, 0, low : low + n], pulls[j, 0, spot]
-                beyond = rest / (variance[j] * variance[j])
-                square = _derive(mine, root, error, beyond, share, size_i, solved, u, back, sums[j])
-                if asked >= 0:
-                    place, twice, w = asked * k + j % k, heaps[j, 1, low : low + n], pulls[j, 1, spot]
-                    if share < _CURVED:
-                        twice[:], w[:] = 0.0, 0.0
-                    else:
-                        cubes = noise_bends(root, solved, back, scale, twice, w) + beyond / variance[j]
-                        traces[place, 1] += share * cubes
-                        for a in range(width):
-                            sides[place, 2, a] += scale * w[a]
-                        packed_moments(solved, n, a_packed)
-                        if wavers(share):
-                            client_score(root, n, a_packed, u, square, variance[j], extra, full, inverse, own[j])
-                        if full:
-                            top = height[place]
-                            pile_up(a_packed, u, share, left[place, top], right[place, top])
-                            height[place] = top + 1
-                            if top + 1 == PILE:
-                                products[place] += np.dot(left[place].T, right[place])
-                                height[place] = 0
-                        else:
-                            flat = products[place]
-                            add_diagonal(a_packed, u, share, flat[0], flat[1], flat[2:, :width])
-                for a in range(width):
-                    u[a] *= scale
-                    for row in range(n):
-                        solved[row, a] *= scale
-            for c in range(count):
-                if informed[c] >= 0 and k > 1:
-                    kinds = slice(c * k, (c + 1) * k)
-                    add_pairs(shares[kinds], own[kinds], informed[c], ahead, behind, waiting, missing)
+        for j in range(total):
+            logs, error = shares[j, :people], errors[j, :filled]
+            np.dot(own_x[:filled], theta[j], error)
+            error[:] = own_y[:filled] - error
+            _densities(own_x, about, mixed[j], log_v[j], roots[j], error, logs)
+            logs += prior[j]
+        _shares(shares[:, :people], k, likelihood, overlap)
+        for j in range(total):
+            asked, variance = informed[j // k], np.exp(log_v[j])
+            mine, error, heap = shares[j, :people], errors[j, :filled], mixed[j]
+            count = _derive(own_x, about, mine, variance, roots[j], error, heap, pulls, kept, sums[j])
+            heap, who = heap[: kept[count, 1]], pulls[:count]
+            squares[j, 0] += np.dot(heap.T, heap)
+            squares[j, 1] += np.dot(who.T, who)
+            if asked < 0:
+                continue
+            place = asked * k + j % k
+            room, told = (twice, leans, left, right), (products[place], sides[place, 2], slopes[j % k])
+            traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told)
+            rows, pushes = twice[: len(heap)], leans[:count]
+            squares[j, 2] += np.dot(rows.T, rows)
+            squares[j, 3] += np.dot(who.T, pushes)
+            if j % k == k - 1 and k > 1:
+                add_pairs(shares[j + 1 - k : j + 1, :people], slopes, ahead, behind, missing[asked])
         begin = end
     for j in range(total):
         asked = informed[j // k]
-        _level(heaps[j], pulls[j], asked >= 0, heights[j], squares[j])
-        trace = _slopes(squares[j], sums[j], variance[j], spread[j], full, gram[j], score[j])
+        trace = _slopes(squares[j], sums[j], np.exp(log_v[j]), spread[j], full, gram[j], score[j])
         if asked >= 0:
             traces[asked * k + j % k, 0] = trace
             _pack_sides(squares[j], sides[asked * k + j % k])
-    for place in range(piles):
-        top = height[place]
-        products[place] += np.dot(left[place, :top].T, right[place, :top])
-    for pair in range(pairs):
-        top = waiting[pair]
-        if top > 0:
-            take_up(missing, pair // (k * k), pair // k % k, pair % k, ahead[pair, :top], behind[pair, :top])
-    return likelihood, clients, rows, gram, score, overlap, products, sides, traces, missing
+    for whole in missing:
+        mirror(whole, k)
+    return likelihood, sums[:, 0].copy(), sums[:, 1].copy(), gram, score, overlap, products, sides, traces, missing

@@ -37,7 +37,7 @@ _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
 """Rows of a sample for each parameter of a kind: with fewer, larger samples have to mend more than that saves."""
-_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.29, 1.5
+_STRIDE, _MOST_SHARE, _WORTH = 5.0, 0.25, 1.5
 """From a sample, the next step asks so many times as many clients, and at most this share of all; unless that is less
 than so many times as many."""
 _UNEQUAL = 1.5

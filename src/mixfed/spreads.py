@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
+from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
 from .arrays import Bools, Floats
-from .cones import Cone, climb
+from .cones import Cone, climb, unbound
 from .deviations import DeviateSum, Spreads, doubled, packed, unpacked
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
@@ -38,9 +38,9 @@ _LARGEST = 1e6
 """A Psi beyond this, in units of the pooled residual, is a step that went astray; sums about it would not be finite."""
 _LEAST_BEND = 0.05
 """Where the likelihood bends less than this share of what Fisher's information says, the step is no longer."""
-_AS_PROMISED, _FAR = 0.5, 0.02
-"""A step along faces gains so much of what it promises, and promises no more for each parameter, or another is taken
-if there is one."""
+_AS_PROMISED, _FAR = 0.9, 0.05
+"""A step along faces gains so much of what it promises, or another is taken; it is not tried where one within the cone
+promises more than this for each parameter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def model_covariance(found: Fitted) -> Floats | None:
     room = _Room(found)
     try:
         whole = room.curvature_along(room.faces(), 1.0)
-        inverse = cho_solve(cho_factor(whole), np.eye(len(whole))[:, : k * dim])
+        inverse = unbound(whole, np.eye(len(whole))[:, : k * dim])
     except np.linalg.LinAlgError:
         return None
     return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
@@ -235,6 +235,12 @@ class _Room:
 
         Gives the step (f,) and what it promises.
         """
+        far = _FAR * self.slope.size
+        with suppress(np.linalg.LinAlgError):
+            if 0.5 * self.slope @ unbound(self.curvature(1.0), self.slope) > far:
+                step, promise = self.in_cone(1.0)
+                if promise > far:  # other faces may be better
+                    return step, promise
         try:
             step, promise = self.along_faces(bold)
         except np.linalg.LinAlgError:
@@ -242,9 +248,6 @@ class _Room:
         # Faces are curved: on the way along them the likelihood should rise as it would along a line.
         if np.isfinite(promise) and self.gain(step) < _AS_PROMISED * promise:
             return self.in_cone(1.0)
-        if _FAR * self.slope.size < promise < np.inf:  # other faces may be better
-            with suppress(np.linalg.LinAlgError):
-                return self.in_cone(1.0)
         return step, promise
 
     def gain(self, step: Floats) -> float:
@@ -261,7 +264,7 @@ class _Room:
         lean, whole = self.along(faces, self.slope[:, None])[:, 0], self.curvature_along(faces, 1.0)
         promise = np.inf
         try:
-            step = cho_solve(cho_factor(whole), lean)
+            step = unbound(whole, lean)
             promise = float(0.5 * lean @ step)
         except np.linalg.LinAlgError:
             if not bold:

@@ -15,15 +15,20 @@ import pytest
 
 from conftest import client_rows, random_clients
 from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto, simulate
+from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
-from mixfed.candidates import Frame
-from mixfed.cones import Cone, climb
+from mixfed.candidates import Candidates, Frame
+from mixfed.cones import Cone, climb, unbound
 from mixfed.data import Rows, rows_from_arrays
 from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads, doubled, packed, unpacked
 from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.messages import check, decode, encode
 from mixfed.metrics import bottleneck_matching
+from mixfed.mixtures import Rules
+from mixfed.pool import Sample
+from mixfed.refine import converse
+from mixfed.spreads import cost_of_diagonal
 from mixfed.store import Store
 
 PERSONAL = AutoSettings(personal=True)
@@ -223,7 +228,7 @@ def test_a_step_within_the_cone_is_the_best_one(full):
     curvature, slope = half @ half.T + 0.1 * np.eye(size + 2), 3 * rng.standard_normal(size + 2)
     now = packed(np.eye(dim)) if full else np.ones(dim)
     slope[2:] -= 5 * curvature[2:, 2:] @ now
-    step, gain = climb(curvature, slope, now, Cone(1, dim, full), np.array([1e-6]))
+    step, gain = climb(curvature, slope, unbound(curvature, slope), now, Cone(1, dim, full), np.array([1e-6]))
     psi = unpacked(now + step[2:], dim) if full else np.diag(now + step[2:])
     assert np.linalg.eigvalsh(psi).min() >= 0
     lean = (slope - curvature @ step)[2:]
@@ -232,6 +237,52 @@ def test_a_step_within_the_cone_is_the_best_one(full):
     assert np.linalg.eigvalsh(lean).max() < 0.1 * np.abs(slope).max()
     assert abs(np.trace(lean @ psi)) < 0.02 * gain
     assert np.linalg.eigvalsh(psi).min() < 0.02  # the edge is reached at all
+
+
+# ---------------------------------------------------------------- full or diagonal
+
+
+def test_what_a_diagonal_costs_is_what_fits_of_both_show():
+    """Where both are close, the likelihood is quadratic between them."""
+    psi = [[[0.5, 0.06, 0.05], [0.06, 0.6, -0.05], [0.05, -0.05, 0.4]]]
+    X, y, owner, *_ = simulated(3, 500, [[1.0, -1.0, 2.0]], psi, [0.7], [1.0], (4, 9))
+    clients = Clients.from_arrays(np.column_stack([X, np.ones(len(X))]), y, owner)
+    frame = dataclasses.replace(Frame.plain(3), whiten=np.random.default_rng(5).standard_normal((3, 3)))
+    pooled, found = Candidates(np.zeros((1, 1, 3)), np.zeros((1, 1)), np.zeros((1, 1))), {}
+    for full in (True, False):
+        steps = improve(frame, started(frame, pooled, full), full, Rules(False), near=1e-9)
+        [found[full]] = converse(LocalPool(clients), [steps])
+    gain = found[True].value - found[False].value
+    assert 2 < gain < 30
+    np.testing.assert_allclose(cost_of_diagonal(frame, found[True]), gain, rtol=0.2)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_a_large_crowd_gets_the_form_that_suits_it(correlation):
+    """A sample is asked about the full form first, and about the other only where it may do."""
+    centred = np.array([[0.5, 0.5 * correlation, 0.0], [0.5 * correlation, 0.5, 0.0], [0.0, 0.0, 0.4]])
+    shift = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-0.5, -0.5, 1.0]])  # columns have the mean 0.5
+    psi = [shift @ centred @ shift.T]
+    X, y, owner, *_ = simulated(4, 30_000, [[1.0, -1.0, 2.0]], psi, [0.7], [1.0], (2, 7))
+    clients = Clients.from_arrays(X, y, owner, intercept=True)
+    told = []
+    found = fit_auto(Overheard(clients, told), clients.features, 1, PERSONAL).model
+    assert sum(isinstance(who, Sample) for _, who in told) > 0
+    assert any(not query.full for query, _ in told) == (correlation == 0)
+    np.testing.assert_allclose(found.deviation[0, 0, 1], 0.5 * correlation, atol=0.02)
+    assert (abs(found.deviation[0, 0, 1]) < 1e-12) == (correlation == 0)
+
+
+class Overheard(LocalPool):
+    """A pool that tells what is asked of deviations."""
+
+    def __init__(self, clients, told):
+        super().__init__(clients)
+        self.told = told
+
+    def ask(self, query, who=None):
+        self.told += [(part, who) for part in getattr(query, "parts", (query,)) if isinstance(part, Deviate)]
+        return super().ask(query, who)
 
 
 # ---------------------------------------------------------------- one kind is the mixed model

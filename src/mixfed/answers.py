@@ -274,7 +274,9 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         return marginal.expect(block.phi, block.y, block.offsets, *units, *mixture, informed, query.fisher)
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        return tuple(map(add, first, second))
+        for total, more in zip(first, second, strict=True):
+            total += more  # in place: the information is large
+        return first
 
     likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
     told = DeviateSum(

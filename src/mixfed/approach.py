@@ -31,7 +31,7 @@ of a standard error or so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""
-_FOLLOWED, _SETTLED = 4, 1e-7
+_FOLLOWED, _SETTLED = 4, 1e-6
 """Times that the rules are adapted to the noise in the last step, unless they change by less than a share for each row:
 the more rows there are, the less the step depends on them."""
 _ROUNDING = 1e-7
@@ -76,20 +76,25 @@ def improve(
     many = k * (dim + 2 + start.spread.shape[2]) > _MANY
     trials, informed = start, () if (many or hurry) and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
+    fisher = True
     for _ in range(rounds):
-        reply = yield Deviate(frame, trials, full, informed)
+        reply = yield Deviate(frame, trials, full, informed, fisher)
         value = values(trials, reply, rules)
         c = int(np.argmax(value))
         gain = np.inf if best is None else float(value[c] - best.value)
         if gain > 0:
             if c not in informed:
                 trials, informed, c = trials.pick(c), (0,), 0
-                reply = yield Deviate(frame, trials, full, informed)
+                reply = yield Deviate(frame, trials, full, informed, fisher)
             said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
+            if best is not None and not fisher:
+                said = _borrowed(said, best.reply, ("expected",))
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
             steps, decrement = newton_steps(best, HEED, bold=not many and not alone, every=not many and not alone)
             best = dataclasses.replace(best, decrement=decrement)
             alone = alone and len(steps) > 0
+            # Where the likelihood is concave, Fisher's information hardly matters: that of before will do.
+            fisher = not (many and np.isfinite(decrement))
         assert best is not None
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
         if best.decrement < near or (alone and best.decrement < NEAR and best.decrement**3 < near * last**2 < np.inf):

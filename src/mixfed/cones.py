@@ -87,14 +87,15 @@ def unbound(curvature: Floats, slope: Floats) -> Floats:
     return np.asarray(cho_solve(factor, slope, check_finite=False))
 
 
-def climb(curvature: Floats, slope: Floats, numbers: Floats, cone: Cone, floor: Floats) -> tuple[Floats, float]:
+def climb(
+    curvature: Floats, slope: Floats, step: Floats, numbers: Floats, cone: Cone, floor: Floats
+) -> tuple[Floats, float]:
     """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.
 
-    curvature (f, f), slope (f,); numbers (p,) are the present values of the last p parameters, which the cone is about;
-    floor (k,) is a covariance that counts as small. Raises `LinAlgError` if the curvature is not positive.
+    curvature (f, f), slope (f,), and the ``step`` of them that is `unbound`; numbers (p,) are the present values of the
+    last p parameters, which the cone is about; floor (k,) is a covariance that counts as small.
     """
     split = len(slope) - len(numbers)
-    step = unbound(curvature, slope)
     promise = float(0.5 * slope @ step)
     if cone.inside(numbers + step[split:]):
         return step, promise

@@ -87,5 +87,9 @@ def _together(queries: Sequence[Deviate]) -> Deviate:
     informed = [offset + c for offset, query in zip(offsets, queries, strict=False) for c in query.informed]
     first = queries[0]
     return Deviate(
-        first.frame, Spreads.stack([query.candidates for query in queries]), first.full, tuple(map(int, informed))
+        first.frame,
+        Spreads.stack([query.candidates for query in queries]),
+        first.full,
+        tuple(map(int, informed)),
+        any(query.fisher for query in queries),
     )

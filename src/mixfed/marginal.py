@@ -66,9 +66,11 @@ def _gather(
     begin, end = offsets[0], offsets[-1]
     tile, width, top = end - begin, own_x.shape[1], 0
     scale_rows(phi, begin, end, centre, stretch, raw)
-    np.dot(raw[:tile], slope, own_y[:tile])
     for row in range(tile):
-        own_y[row] = (y[begin + row] - target[0] - own_y[row]) / target[1]
+        known = 0.0
+        for a in range(len(slope)):
+            known += raw[row, a] * slope[a]
+        own_y[row] = (y[begin + row] - target[0] - known) / target[1]
     if full:
         np.dot(raw[:tile], whiten, own_x[:tile])
     else:
@@ -127,8 +129,9 @@ def _shares(logs: Floats, k: int, likelihood: Floats, overlap: Floats) -> None:
                 own[j] = np.exp(own[j] - top)
                 whole += own[j]
             likelihood[c] += top + np.log(whole)
+            inverse = 1.0 / whole
             for j in range(k):
-                own[j] /= whole
+                own[j] *= inverse
             for j in range(k):
                 for other in range(k):
                     overlap[c, j, other] += own[j] * own[other]
@@ -279,8 +282,12 @@ def expect(
         _mix(own_x[:filled], spread, full, mixed)
         for j in range(total):
             logs, error = shares[j, :people], errors[j, :filled]
-            np.dot(own_x[:filled], theta[j], error)
-            error[:] = own_y[:filled] - error
+            # Not by BLAS, whose products of a matrix and a vector depend on where these happen to lie in memory.
+            for row in range(filled):
+                known = 0.0
+                for a in range(width):
+                    known += own_x[row, a] * theta[j, a]
+                error[row] = own_y[row] - known
             _densities(own_x, about, mixed[j], log_v[j], roots[j], error, logs)
             logs += prior[j]
         _shares(shares[:, :people], k, likelihood, overlap)

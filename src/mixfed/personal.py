@@ -26,7 +26,7 @@ from .mixtures import Rules
 from .pool import Sample
 from .refine import Refined
 from .run import TOO_FEW, Stop
-from .spreads import Fitted, free_parameters
+from .spreads import Fitted, cost_of_diagonal, free_parameters
 
 if TYPE_CHECKING:
     from .search import Search
@@ -49,6 +49,8 @@ _WORK, _MOST_STARTS = 2e7, 6
 _CLOSE, _CLOSER = 0.02, 0.01
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
 second is for the last sample, whose curvature serves for all."""
+_CERTAIN = 4.0
+"""A full Psi that gains so many times what its numbers must be worth, by a rough estimate, is the better one."""
 _NO_WORSE = 1.001
 """Errors of left-out rows, as multiples of those with one kind, up to which more kinds count as no worse."""
 _SMALL = 6
@@ -168,13 +170,35 @@ def _improved(
 def _tried(
     search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules, who: Sample | None
 ) -> list[Tried]:
+    """Fit mixtures from their starts, several in the same exchanges.
+
+    Of many clients, a sample is asked about full covariances first, and about diagonal ones only where these may do.
+    """
+    tasks = list(zip(starts, full, strict=True))
+    if who is None or len(set(full)) == 1:
+        return _compared(search, tasks, rules, who)
+    tried = _compared(search, [task for task in tasks if task[1]], rules, who)
+    settled = {one.k for one in tried if _needs_full(search, one)}
+    rest = [task for task in tasks if not task[1] and task[0][0].theta.shape[1] not in settled]
+    return tried + (_compared(search, rest, rules, who) if rest else [])
+
+
+def _needs_full(search: Search, one: Tried) -> bool:
+    """Say whether a diagonal Psi would have the worse BIC for certain, by what the information at a full one tells."""
+    frame, everyone = search.ground.frame, search.ground.census.n_rows
+    fewer = one.k * (_numbers(frame, full=True) - _numbers(frame, full=False))
+    cost = cost_of_diagonal(frame, one.found) * everyone / one.rows
+    return bool(2.0 * cost > _CERTAIN * fewer * np.log(everyone))
+
+
+def _compared(
+    search: Search, tasks: Sequence[tuple[Sequence[Spreads], bool]], rules: Rules, who: Sample | None
+) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
     frame = search.ground.frame
-    most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in zip(starts, full, strict=True))
+    most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [
-        contest(frame, own, form, rules, near, hurry=who is not None) for own, form in zip(starts, full, strict=True)
-    ]
+    conversations = [contest(frame, own, form, rules, near, hurry=who is not None) for own, form in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:

@@ -24,8 +24,9 @@ from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
 from .arrays import Bools, Floats
+from .candidates import Frame
 from .cones import Cone, climb, unbound
-from .deviations import DeviateSum, Spreads, doubled, packed, unpacked
+from .deviations import DeviateSum, Spreads, doubled, packed, triangle, unpacked
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
@@ -97,6 +98,22 @@ def em_step(found: Fitted) -> Spreads:
 def free_parameters(found: Fitted) -> int:
     """Count the parameters of a mixture; columns that are left out have no deviations."""
     return int(_Room(found).slope.size)
+
+
+def cost_of_diagonal(frame: Frame, found: Fitted) -> float:
+    """Say how much a full Psi gains over a diagonal one if the likelihood is quadratic; 0 where it bends upwards."""
+    room = _Room(found)
+    columns = np.linalg.pinv(frame.whiten)[:, frame.stretch > 0]
+    rows, others = triangle(frame.dim)
+    own = columns[rows] * columns[others]  # the numbers of a full Psi for each of a diagonal one, (v, D)
+    ways = block_diag(np.eye(room.split), *[own] * room.k)
+    start = np.concatenate([np.zeros(room.split), -room.numbers.ravel()])  # all deviations taken away
+    curvature = room.curvature(1.0)
+    try:
+        best = start + ways @ unbound(ways.T @ curvature @ ways, ways.T @ (room.slope - curvature @ start))
+    except np.linalg.LinAlgError:
+        return 0.0
+    return -room.gain(best)
 
 
 def model_covariance(found: Fitted) -> Floats | None:
@@ -173,7 +190,8 @@ class _Room:
         self.slope: Floats = self.reduce.T @ _slope(found)
         self.numbers = found.mixture.spread[0][:, self.live]
         self.split = self.slope.size - self.numbers.size
-        self._known: dict[float, Floats] = {}
+        self._curvatures: dict[float, Floats] = {}
+        self._steps: dict[float, Floats] = {}
 
     def _live(self) -> Bools:
         """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
@@ -197,15 +215,21 @@ class _Room:
 
     def curvature(self, heed: float) -> Floats:
         """Give the information of the free parameters, (f, f)."""
-        if heed not in self._known:
-            self._known[heed] = np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
-        return self._known[heed]
+        if heed not in self._curvatures:
+            self._curvatures[heed] = np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
+        return self._curvatures[heed]
+
+    def unbound(self, heed: float) -> Floats:
+        """Take a step wherever it leads, (f,). Raises `LinAlgError` where the likelihood is not concave."""
+        if heed not in self._steps:
+            self._steps[heed] = unbound(self.curvature(heed), self.slope)
+        return self._steps[heed]
 
     def in_cone(self, heed: float) -> tuple[Floats, float]:
         """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""
         cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
-        return climb(self.curvature(heed), self.slope, self.numbers.ravel(), cone, floor)
+        return climb(self.curvature(heed), self.slope, self.unbound(heed), self.numbers.ravel(), cone, floor)
 
     def faces(self) -> list[Edge]:
         """Find the faces on which the covariances lie."""
@@ -237,7 +261,7 @@ class _Room:
         """
         far = _FAR * self.slope.size
         with suppress(np.linalg.LinAlgError):
-            if 0.5 * self.slope @ unbound(self.curvature(1.0), self.slope) > far:
+            if 0.5 * self.slope @ self.unbound(1.0) > far:
                 step, promise = self.in_cone(1.0)
                 if promise > far:  # other faces may be better
                     return step, promise

@@ -25,8 +25,8 @@ _MOST_STEPS = 8
 _FIRST_GAP, _LEAST_GAP, _GAP = 0.05, 1e-9, 0.1
 """The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
 likelihood, or by so much of what the step gains."""
-_CENTRED = 1.0
-"""A maximum for one mu is met when Newton promises less than half of this, in units of mu: the next is far off."""
+_CENTRED = 0.25
+"""A maximum for one mu is met with the step that promises less than this share of what mu misses by."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
 
@@ -132,7 +132,7 @@ def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float)
                 whole[own, own] += mu * block
             step = unbound(whole, gradient)
             here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
-            if gradient @ step < _CENTRED * mu:
+            if 0.5 * gradient @ step < _CENTRED * mu * cone.k * cone.dim:
                 break
         yield here
         mu *= _SHARPER

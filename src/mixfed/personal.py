@@ -44,8 +44,8 @@ _UNEQUAL = 1.5
 """A small kind has so many times fewer clients than all have on average."""
 _SCAN_KINDS = 6
 """While the number of kinds is unknown, samples are made for so many."""
-_WORK, _MOST_STARTS = 2e7, 6
-"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^2 below this."""
+_WORK, _MOST_STARTS = 7e8, 6
+"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^4 below this."""
 _CLOSE, _CLOSER = 0.02, 0.01
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
 second is for the last sample, whose curvature serves for all."""
@@ -223,7 +223,7 @@ def _starts(search: Search, k: int) -> int:
     dim, census = search.ground.frame.dim, search.ground.census
     who = _sample(search)
     rows = census.n_rows * (1.0 if who is None else who.share)
-    return int(np.clip(_WORK / (rows * k * dim**2), 0, _MOST_STARTS))
+    return int(np.clip(_WORK / (rows * k * dim**4), 0, _MOST_STARTS))
 
 
 def _numbers(frame: Frame, full: bool) -> int:

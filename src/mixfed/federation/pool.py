@@ -264,8 +264,6 @@ class FederatedPool:
             pass
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
-        if not finite(query):
-            raise DataError("the numbers of the fit are no longer finite: some site's sums cannot be right")
         ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, query, who)
         asked = len(who) if isinstance(who, np.ndarray) else 0
         sizes = check_query(query, self.dim, asked) if isinstance(query, Query | Each) else {}
@@ -274,10 +272,10 @@ class FederatedPool:
     def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
         """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
         home = np.searchsorted(self._edges, who, side="right") - 1
-        names = list(self._members)
+        names, order = list(self._members), np.argsort(home, kind="stable")
         parts = {}
-        for place in np.unique(home).tolist():
-            which = np.flatnonzero(home == place)
+        for which in np.split(order, np.flatnonzero(np.diff(home[order])) + 1):
+            place = home[which[0]]
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
 
@@ -286,6 +284,8 @@ class FederatedPool:
 
         Each is given as soon as it is its turn. Unless every site answers, `SitesLostError` is raised in the end.
         """
+        if not finite(query):
+            raise DataError("the numbers of the fit are no longer finite: some site's sums cannot be right")
         if who is None or isinstance(who, Sample):
             questions = dict.fromkeys(self._members, self._question(query, who))
         else:

@@ -272,8 +272,9 @@ class FederatedPool:
     def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
         """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
         home = np.searchsorted(self._edges, who, side="right") - 1
-        names, order = list(self._members), np.argsort(home, kind="stable")
-        parts = {}
+        names, order, parts = list(self._members), np.argsort(home, kind="stable"), {}
+        if len(order) == 0:
+            return {}
         for which in np.split(order, np.flatnonzero(np.diff(home[order])) + 1):
             place = home[which[0]]
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)

@@ -799,6 +799,7 @@ def test_jobs():
         ({"tries": 0}, "tries = 0 must be 1 or more"),
         ({"tries": 2.5}, "tries = 2.5 is a float"),
         ({"seed": "x"}, "seed = 'x' is a str"),
+        ({"seed": 2**63}, "more than the 64 bits"),
         ({"n_clusters": "3"}, "n_clusters = '3' is a str"),
         ({"min_share": float("nan")}, "min_share = nan must be"),
         ({"loss": "other"}, "unknown loss"),

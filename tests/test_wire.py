@@ -20,7 +20,7 @@ from mixfed.arrays import Floats
 from mixfed.candidates import Candidates, Expect, Frame, SplitMoments
 from mixfed.exchange import Census, FedProx, Mixture, Refine, Together
 from mixfed.federation import FederatedPool, InProcess, Site
-from mixfed.federation.wire import Answer, Ask, Enrol, check_answer, check_query, pack, unpack
+from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, unpack
 from mixfed.messages import MessageError, check, decode, encode
 from mixfed.pool import Sample
 
@@ -69,6 +69,15 @@ def test_any_bytes_get_an_answer(content):
         answer = unpack(SITE.answer(sent), Answer)
         assert answer.content is None
         assert answer.complaint
+
+
+def test_a_complaint_about_what_is_no_text_is_an_answer(tmp_path):
+    model = fit_auto(LocalPool(CLIENTS), CLIENTS.features, 2).model
+    model.save(tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text()) | {"loss": "\ud800"}
+    site = Site(CLIENTS, out=tmp_path / "site")
+    answer = unpack(site.answer(pack(Ask("run", 1, False, Conclude(json.dumps(content)), None))), Answer)
+    assert answer.complaint.startswith("unknown loss '\\ud800'")
 
 
 @settings(max_examples=1500)

@@ -111,7 +111,7 @@ def _described(value: Any, values: list[Any]) -> Any:
         values.append(_NUMBERS[kind].pack(value))
         return kind
     if kind is str:
-        text = value.encode()
+        text = value.encode(errors="backslashreplace")  # what is no text at all is still told, as it would be written
         values += [text, bytes(-len(text) % _WORD)]
         return str, len(text)
     if kind is tuple:

@@ -73,6 +73,8 @@ class Job:
         for name, least in (("timeout", 0.0), ("tries", 1), ("patience", 0.0), ("min_share", 0.0)):
             if not getattr(self, name) >= least:
                 raise SettingsError(f"{name} = {getattr(self, name)} must be {least:g} or more")
+        if not -(2**63) <= self.seed < 2**63:
+            raise SettingsError(f"seed = {self.seed} has more than the 64 bits that travel")
         if self.min_share > 1.0:
             raise SettingsError(f"min_share = {self.min_share:g} must be 1 or less")
 

@@ -70,20 +70,23 @@ def _looked_at(frame: Frame, clients: Held, models: int) -> tuple[Frame, Callabl
     return Frame.plain(frame.dim), take
 
 
-def _models(block: Clients, frame: Frame, theta: Floats) -> Array:
-    """Give models (L, d) in standard units as the kernels take them, (D, L)."""
-    return np.ascontiguousarray(frame.models(theta), dtype=block.phi.dtype)
+def _pooled(frame: Frame, precision: np.dtype[Any]) -> Array:
+    """Give the pooled model, which is 0 in standard units, as the kernels take models, (D, 1)."""
+    return np.ascontiguousarray(frame.models(np.zeros((1, frame.dim))), dtype=precision)
 
 
 @lru_cache(maxsize=4)
-def _all_models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> Array:
-    """Give the models of all candidates, one behind another, as the kernels take them, (D, L)."""
+def _models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> Array:
+    """Give the models of all candidates, one behind another, as the kernels take them, (D, L).
+
+    Blocks of clients, and sites in one process, are asked about the same ones: they are turned once.
+    """
     return np.ascontiguousarray(frame.models(candidates.theta.reshape(-1, frame.dim)), dtype=precision)
 
 
 def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: bool) -> Floats:
     """Give the memberships of a block's clients under each candidate, (m, L)."""
-    models = _all_models(candidates, frame, block.phi.dtype)
+    models = _models(candidates, frame, block.phi.dtype)
     mixture = (candidates.log_variance, candidates.log_weight)
     nobody = np.empty((0, models.shape[1]))
     return posterior.expect(*_rows(block, frame), models, *mixture, hard, False, nobody)[-2]
@@ -110,11 +113,10 @@ def _gram(query: Gram, clients: Held) -> GramSum:
 def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
     """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual z: all pairs of different rows."""
     frame = query.frame
-    pooled = np.zeros((1, frame.dim))
 
     def one(block: Clients) -> MatrixSum:
         ones = np.ones((block.n_clients, 1))
-        pairs = moments.pair_moments(*_rows(block, frame), _models(block, frame, pooled), ones)
+        pairs = moments.pair_moments(*_rows(block, frame), _pooled(frame, block.phi.dtype), ones)
         matrix = _in_standard_units(frame, pairs)[0]
         if query.lone:
             alone = block.subset(np.flatnonzero(block.rows == 1))
@@ -135,7 +137,7 @@ def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
 
     def one(block: Clients) -> MatrixSum:
         block = taken(block)
-        rows, models = _rows(block, frame), _models(block, frame, mixture.theta[0])
+        rows, models = _rows(block, frame), _models(mixture, frame, block.phi.dtype)
         membership = _memberships(block, frame, mixture, hard=False)
         return MatrixSum(_in_standard_units(frame, moments.pair_moments(*rows, models, membership)), block.n_rows)
 
@@ -146,7 +148,7 @@ def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
 def _project(query: Project, clients: Clients) -> Statistics:
     frame = query.frame
     basis = np.ascontiguousarray(frame.whiten @ query.basis, dtype=clients.phi.dtype)
-    pooled = _models(clients, frame, np.zeros((1, frame.dim)))
+    pooled = _pooled(frame, clients.phi.dtype)
     square, cross, gram = moments.project(*_rows(clients, frame), pooled, basis)
     return Statistics(clients.rows.astype(np.float64), square, cross, gram)
 
@@ -178,7 +180,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
 
     def one(block: Clients) -> ExpectSum:
         block = taken(block)
-        rows, models = _rows(block, frame), _all_models(candidates, frame, block.phi.dtype)
+        rows, models = _rows(block, frame), _models(candidates, frame, block.phi.dtype)
         nobody = np.empty((0, count * k))
         before = nobody if query.since is None else _memberships(block, frame, query.since, query.hard)
         *sums, membership, losses = posterior.expect(

@@ -80,6 +80,19 @@ class Tried:
         return int(self.found.mixture.theta.shape[1])
 
 
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A mixture to be fitted: where from, and with which form of Psi."""
+
+    starts: Sequence[Spreads]
+    full: bool
+
+    @property
+    def k(self) -> int:
+        """Number of kinds."""
+        return int(self.starts[0].theta.shape[1])
+
+
 def fit_personal(search: Search, n_clusters: int | None, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
     """Find kinds with deviations. Gives the fit and what was tried."""
     if n_clusters is None:
@@ -137,13 +150,8 @@ def _single(search: Search) -> list[Tried]:
     """Fit one kind, the classical mixed model."""
     dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
-    return _tried(
-        search,
-        [[started(search.ground.frame, pooled, full)] for full in _forms(search)],
-        _forms(search),
-        rules,
-        _sample(search),
-    )
+    tasks = [_Task([started(search.ground.frame, pooled, full)], full) for full in _forms(search)]
+    return _tried(search, tasks, rules, _sample(search))
 
 
 def _improved(
@@ -152,7 +160,7 @@ def _improved(
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
     likely = max(single, key=lambda one: one.bic, default=None)
-    rules, starts, full = plain[0].rules, [], []
+    rules, tasks = plain[0].rules, []
     if likely is not None:
         rules = rules.fitting(float(np.exp(likely.found.mixture.log_variance[0, 0])))
     for one in plain:
@@ -162,24 +170,20 @@ def _improved(
             if likely is not None and likely.found.full == form and k > 1:
                 rng = draws.generator(search.seed, "deviations", k)
                 own += drawn(frame, likely.found, k, _starts(search, k), rng)
-            starts.append(own)
-            full.append(form)
-    return _tried(search, starts, full, rules, who)
+            tasks.append(_Task(own, form))
+    return _tried(search, tasks, rules, who)
 
 
-def _tried(
-    search: Search, starts: Sequence[Sequence[Spreads]], full: Sequence[bool], rules: Rules, who: Sample | None
-) -> list[Tried]:
+def _tried(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | None) -> list[Tried]:
     """Fit mixtures from their starts, several in the same exchanges.
 
     Of many clients, a sample is asked about full covariances first, and about diagonal ones only where these may do.
     """
-    tasks = list(zip(starts, full, strict=True))
-    if who is None or len(set(full)) == 1:
+    if who is None or len({task.full for task in tasks}) == 1:
         return _compared(search, tasks, rules, who)
-    tried = _compared(search, [task for task in tasks if task[1]], rules, who)
+    tried = _compared(search, [task for task in tasks if task.full], rules, who)
     settled = {one.k for one in tried if _needs_full(search, one)}
-    rest = [task for task in tasks if not task[1] and task[0][0].theta.shape[1] not in settled]
+    rest = [task for task in tasks if not task.full and task.k not in settled]
     return tried + (_compared(search, rest, rules, who) if rest else [])
 
 
@@ -191,14 +195,12 @@ def _needs_full(search: Search, one: Tried) -> bool:
     return bool(2.0 * cost > _CERTAIN * fewer * np.log(everyone))
 
 
-def _compared(
-    search: Search, tasks: Sequence[tuple[Sequence[Spreads], bool]], rules: Rules, who: Sample | None
-) -> list[Tried]:
+def _compared(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | None) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
     frame = search.ground.frame
-    most = max(start.theta.shape[1] * _numbers(frame, form) for (start, *_), form in tasks)
+    most = max(task.k * _numbers(frame, task.full) for task in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [contest(frame, own, form, rules, near, hurry=who is not None) for own, form in tasks]
+    conversations = [contest(frame, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:

@@ -243,7 +243,7 @@ class FederatedPool:
         """Add up the answers, and say whether some site would not speak for those of its clients that were asked."""
         total: S | None = None
         refused = False
-        for _, answer in self._exchange(query, who):
+        for answer in self._exchange(query, who):
             if answer.complaint is not None:
                 refused |= answer.clients > 0
             else:
@@ -255,7 +255,7 @@ class FederatedPool:
         if len(self.roster.keys) == 0:
             raise SettingsError("no site lets its clients answer one by one: take anchors = 'summed'")
         order = np.concatenate([which for which, _ in self._split(np.asarray(who)).values()])
-        replies = [cast(R, answer.content) for _, answer in self._exchange(query, who)]
+        replies = [cast(R, answer.content) for answer in self._exchange(query, who)]
         return joined(replies, np.argsort(order))
 
     def conclude(self, model: str) -> None:
@@ -272,15 +272,16 @@ class FederatedPool:
     def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
         """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
         home = np.searchsorted(self._edges, who, side="right") - 1
-        names, order, parts = list(self._members), np.argsort(home, kind="stable"), {}
+        names, order = list(self._members), np.argsort(home, kind="stable")
+        parts: dict[str, tuple[Array, Ints]] = {}
         if len(order) == 0:
-            return {}
+            return parts
         for which in np.split(order, np.flatnonzero(np.diff(home[order])) + 1):
             place = home[which[0]]
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
 
-    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> Iterator[tuple[str, Answer]]:
+    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> Iterator[Answer]:
         """Put a question to everybody it concerns, and give the answers in the order of the sites' names.
 
         Each is given as soon as it is its turn. Unless every site answers, `SitesLostError` is raised in the end.
@@ -294,7 +295,7 @@ class FederatedPool:
                 name: self._question(query.part(which) if isinstance(query, Each) else query, places)
                 for name, (which, places) in self._split(np.asarray(who)).items()
             }
-        early: dict[str, Answer] = {}
+        early: dict[str | None, Answer] = {}
         lost: dict[str, str] = {}
         turns = iter(questions)
         turn = next(turns, None)
@@ -304,7 +305,7 @@ class FederatedPool:
                 continue
             early[name] = answer
             while turn in early:
-                yield turn, early.pop(turn)
+                yield early.pop(turn)
                 turn = next(turns, None)
         if lost:
             raise SitesLostError(lost)

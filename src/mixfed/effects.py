@@ -110,10 +110,9 @@ def _effects(
         longest = max(longest, offsets[i + 1] - offsets[i])
     most = min(longest, width)
     root, solved, error = np.zeros((most, most)), np.empty((most, width)), np.empty(most)
-    predicted = np.dot(x, theta.T)  # of all kinds at once: BLAS rounds a matrix times a vector by where they lie
     for j in range(k):
         z = np.dot(x, factor[j])
-        residual = y - predicted[:, j]
+        residual = y - np.dot(x, theta[j])
         for i in range(n_clients):
             own, left = z[offsets[i] : offsets[i + 1]], residual[offsets[i] : offsets[i + 1]]
             n = len(own)

@@ -43,19 +43,6 @@ def _tile_end(offsets: Ints, begin: int, width: int, size: int, height: int) -> 
 
 
 @compiled
-def _products(x: Floats, vector: Floats, out: Floats) -> None:
-    """Multiply rows x (n or more, w) with a vector (w,) -> out (n,).
-
-    BLAS would round these products by where rows and vector happen to lie in memory.
-    """
-    for row in range(len(out)):
-        total = 0.0
-        for a in range(len(vector)):
-            total += x[row, a] * vector[a]
-        out[row] = total
-
-
-@compiled
 def _gather(
     phi: Array,
     y: Floats,
@@ -79,9 +66,12 @@ def _gather(
     begin, end = offsets[0], offsets[-1]
     tile, width, top = end - begin, own_x.shape[1], 0
     scale_rows(phi, begin, end, centre, stretch, raw)
-    _products(raw, slope, own_y[:tile])
+    # Product and residual in one loop, here and in `expect`: as two, last bits depended on where arrays lie in memory.
     for row in range(tile):
-        own_y[row] = (y[begin + row] - target[0] - own_y[row]) / target[1]
+        known = 0.0
+        for a in range(len(slope)):
+            known += raw[row, a] * slope[a]
+        own_y[row] = (y[begin + row] - target[0] - known) / target[1]
     if full:
         np.dot(raw[:tile], whiten, own_x[:tile])
     else:
@@ -293,8 +283,11 @@ def expect(
         _mix(own_x[:filled], spread, full, mixed)
         for j in range(total):
             logs, error = shares[j, :people], errors[j, :filled]
-            _products(own_x, theta[j], error)
-            error[:] = own_y[:filled] - error
+            for row in range(filled):
+                known = 0.0
+                for a in range(width):
+                    known += own_x[row, a] * theta[j, a]
+                error[row] = own_y[row] - known
             _densities(own_x, about, mixed[j], log_v[j], roots[j], error, logs)
             logs += prior[j]
         _shares(shares[:, :people], k, likelihood, overlap)

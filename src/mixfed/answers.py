@@ -34,7 +34,7 @@ from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
-from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots, unpacked
+from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, mirrored, roots, unpacked
 from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
@@ -289,7 +289,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         score.reshape(count, k, -1),
         overlap,
         *information(query, gram, score, *rest),
-        missing,
+        mirrored(missing, k),
     )
     return told if full else told.turned(frame.whiten)
 

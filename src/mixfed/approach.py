@@ -25,9 +25,9 @@ _MANY = 160
 """From so many parameters on, information is dear: it is asked for one trial only."""
 NEAR, CONVERGED = 0.05, 1e-9
 """What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
-POLISHED = 1e-4
-"""The same for each parameter where the curvature is borrowed: they are then off by a hundredth
-of a standard error or so."""
+POLISHED = 5e-4
+"""The same for each parameter where the curvature is borrowed: they are then off by a fiftieth of a standard error or
+so."""
 _MOST_ROUNDS, _MOST_POLISH = 30, 10
 _STEADY = 0.3
 """Where the promise falls by less than this, the curvature is asked for anew."""

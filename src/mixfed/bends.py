@@ -35,13 +35,14 @@ def bend(
     right: Floats,
     products: Floats,
     side: Floats,
+    seats: Ints,
     own: Floats,
 ) -> float:
     """Add what the clients of a tile say of the curvature to products (tall, t) and side (w,); gives r^T V^-3 r.
 
     heap (h, w), pulls (p, w), kept (p + 1, 2) and backs (n,) as `marginal` makes them for one model. twice (h or more,
-    w) gets V^-1 X, leans (p or more, w) gets w, both by the root of the membership, and own (m, q) the scores of the
-    clients who waver; left (m, tall) and right (m, t) are for use.
+    w) gets V^-1 X, leans (p or more, w) gets w, both by the root of the membership, and own (o, q) the scores of the
+    clients who waver, at their seats (m,); left (m, tall) and right (m, t) are for use.
     """
     cubes, top = 0.0, 0
     most, width = roots.shape[1], heap.shape[1]
@@ -68,7 +69,7 @@ def bend(
             squares, extra = rest, about[i, 1] - n
             for row in range(n):
                 squares += back[row] * back[row]
-            client_score(root, n, a_packed, u, scale, squares, variance, extra, full, inverse, own[i])
+            client_score(root, n, a_packed, u, scale, squares, variance, extra, full, inverse, own[seats[i]])
         top += 1
     if full:
         products += np.dot(left[:top].T, right[:top])
@@ -187,13 +188,31 @@ def pile_up(a_packed: Floats, u: Floats, scale: float, left: Floats) -> None:
 
 
 @compiled
-def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, missing: Floats) -> None:
-    """Add the products of scores, own (k, m, q), of kinds between which clients waver, shares (k, m), to missing.
+def seat(shares: Floats, taken: int, seats: Ints, kept: Floats) -> int:
+    """Give those of a tile's clients who waver seats (m,) behind those that are taken; says how many are, then.
 
-    Only the blocks of (k q, k q) with the first kind before the second are made: see `mirror`. ahead and behind (m, q)
-    are for use.
+    shares (k, m) go to the same places of kept (k, o).
     """
-    (k, count), q = shares.shape, own.shape[2]
+    k, count = shares.shape
+    for i in range(count):
+        unsure = False
+        for j in range(k):
+            unsure = unsure or wavers(shares[j, i])
+        if unsure:
+            seats[i] = taken
+            kept[:, taken] = shares[:, i]
+            taken += 1
+    return taken
+
+
+@compiled
+def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, product: Floats, missing: Floats) -> None:
+    """Add the products of scores, own (k, o, q), of kinds between which clients waver, shares (k, o), to missing.
+
+    missing (k (k + 1) / 2, q, q) has the pairs of kinds, the first before the second. ahead and behind (o, q) and
+    product (q, q) are for use.
+    """
+    (k, count), q, pair = shares.shape, own.shape[2], 0
     for j in range(k):
         for other in range(j, k):
             top = 0
@@ -205,14 +224,7 @@ def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, missin
                     ahead[top, a] = weight * own[j, i, a]
                     behind[top, a] = own[other, i, a]
                 top += 1
-            block = missing[j * q : (j + 1) * q, other * q : (other + 1) * q]
-            block += np.dot(ahead[:top].T, behind[:top])
-
-
-@compiled
-def mirror(missing: Floats, k: int) -> None:
-    """Fill in the blocks of a symmetric matrix (k q, k q) that `add_pairs` leaves out."""
-    q = len(missing) // k
-    for row in range(len(missing)):
-        for column in range(row // q * q):
-            missing[row, column] = missing[column, row]
+            if top:
+                np.dot(ahead[:top].T, behind[:top], product)
+                missing[pair] += product
+            pair += 1

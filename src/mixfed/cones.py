@@ -72,12 +72,21 @@ class Cone:
         """Say whether covariances are positive in all directions."""
         return bool(np.linalg.eigvalsh(self.matrices(numbers)).min() > 0)
 
-    def lifted(self, numbers: Floats, floor: Floats) -> Floats:
-        """Raise eigenvalues to a share of the largest of each kind, floor (k,) at least."""
+    def lifted(self, numbers: Floats, curvature: Floats, mu: float, floor: Floats) -> Floats:
+        """Lead numbers (p,), which are best but for the cone, into it, to where each eigenvalue is best by itself.
+
+        That is the maximum of mu log x - 1/2 h (x - value)^2, with the curvature (p, p) along its axis as h; floor (k,)
+        at least.
+        """
         values, axes = np.linalg.eigh(self.matrices(numbers))
+        lines = axes.swapaxes(1, 2)
+        ways = packed(lines[..., None] * lines[..., None, :])
+        own = np.arange(numbers.size).reshape(len(values), -1)
+        h = ((ways @ curvature[own[:, :, None], own[:, None, :]]) * ways).sum(axis=2)
+        away = np.sqrt(values**2 + 4.0 * mu / h)
+        values = np.where(values > 0, 0.5 * (values + away), 2.0 * mu / (h * (away - values)))
         least = floor if self.full else np.repeat(floor, self.dim)
-        values = np.maximum(values, np.maximum(least, 0.01 * values[:, -1])[:, None])
-        return self.numbers((axes * values[:, None, :]) @ axes.swapaxes(1, 2))
+        return self.numbers((axes * np.maximum(values, least[:, None])[:, None, :]) @ lines)
 
 
 def unbound(curvature: Floats, slope: Floats) -> Floats:
@@ -106,10 +115,11 @@ def climb(
     alone = cho_solve(factor, slope[free])
     reduced = curvature[kept, kept] - curvature[kept, free] @ across
     pull = slope[kept] - curvature[kept, free] @ alone
-    start = cone.lifted(numbers + step[kept], floor)
-    target = pull + reduced @ numbers
     gap = max(_FIRST_GAP * promise, _LEAST_GAP)
-    for found in _path(reduced, target, start, cone, gap):
+    mu = gap / (cone.k * cone.dim)
+    start = cone.lifted(numbers + step[kept], reduced, mu, floor)
+    target = pull + reduced @ numbers
+    for found in _path(reduced, target, start, cone, mu):
         moved = found - numbers
         step = np.concatenate([alone - across @ moved, moved])
         gain = float(slope @ step - 0.5 * step @ curvature @ step)
@@ -119,9 +129,8 @@ def climb(
     return step, gain
 
 
-def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, gap: float) -> Iterator[Floats]:
-    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls: the first misses by ``gap``."""
-    mu = gap / (cone.k * cone.dim)
+def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, mu: float) -> Iterator[Floats]:
+    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls."""
     while True:
         for _ in range(_MOST_STEPS):
             lean, bend = cone.barrier(here)

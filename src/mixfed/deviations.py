@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations_with_replacement
 from typing import Annotated, Any
 
 import numpy as np
@@ -247,3 +248,16 @@ def information(
     observed[:, theta, noise] = observed[:, noise, theta] = variance[:, None] * sides[:, 2, :width]
     shape = (len(some), k, *expected.shape[1:])
     return expected.reshape(shape), observed.reshape(shape)
+
+
+def mirrored(pairs: Floats, k: int) -> Floats:
+    """Make symmetric matrices (i, k q, k q) of blocks for pairs of kinds, the first before the second.
+
+    pairs (i, k (k + 1) / 2, q, q).
+    """
+    count, q = len(pairs), pairs.shape[-1]
+    whole = np.empty((count, k, q, k, q))
+    for place, (j, other) in enumerate(combinations_with_replacement(range(k), 2)):
+        whole[:, j, :, other] = pairs[:, place]
+        whole[:, other, :, j] = pairs[:, place].swapaxes(1, 2)
+    return whole.reshape(count, k * q, k * q)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .bends import add_pairs, bend, mirror
+from .bends import add_pairs, bend, seat
 from .compiled import compiled
 from .fewrows import factorise, reflect, solve_back, solve_lower
 from .moments import scale_rows
@@ -28,6 +28,8 @@ _NEGLIGIBLE = 1e-10
 _TILE, _NUMBERS, _HIGHER = 1024, 100_000, 4
 """Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache. Before rows
 are reflected, there may be so many times as many."""
+_PILE = 192
+"""Clients who waver, of whose scores products are made together."""
 
 
 @compiled
@@ -246,7 +248,8 @@ def expect(
     the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores (L, w +
     2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I, t + w + t, t) of
     u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what `add_diagonal` adds; sides (I, 3,
-    t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information (i, k q, k q).
+    t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information for each pair of
+    kinds, (i, k (k + 1) / 2, q, q).
     """
     width, n_clients = theta.shape[1], len(offsets) - 1
     total, t = log_weight.size, width * (width + 1) // 2
@@ -256,7 +259,7 @@ def expect(
     overlap = np.zeros((len(log_weight), k, k))
     tall = t + width + (t if fisher else 0) if full else 2 + width
     products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
-    missing = np.zeros((some, k * q, k * q))
+    missing = np.zeros((some, k * (k + 1) // 2, q, q))
     squares, sums = np.zeros((total, 4, width, width)), np.zeros((total, 3 + width))
 
     longest = 1
@@ -273,7 +276,10 @@ def expect(
     curved = people if some > 0 else 0
     twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
     left, right = np.empty((curved, tall)), np.empty((curved, t))
-    slopes, ahead, behind = np.empty((k, curved, q)), np.empty((curved, q)), np.empty((curved, q))
+    open_ = curved + _PILE
+    waiting, seats = np.zeros(some, np.int64), np.empty(curved, np.int64)
+    unsure, slopes = np.empty((some, k, open_)), np.empty((some, k, open_, q))
+    ahead, behind, product = np.empty((open_, q)), np.empty((open_, q)), np.empty((q, q))
     log_v, prior = log_variance.ravel(), log_weight.ravel()
     begin = 0
     while begin < n_clients:
@@ -300,14 +306,17 @@ def expect(
             squares[j, 1] += np.dot(who.T, who)
             if asked < 0:
                 continue
+            if j % k == 0:
+                waiting[asked] = seat(shares[j : j + k, :people], waiting[asked], seats, unsure[asked])
             place = asked * k + j % k
-            room, told = (twice, leans, left, right), (products[place], sides[place, 2], slopes[j % k])
+            room, told = (twice, leans, left, right), (products[place], sides[place, 2], seats, slopes[asked, j % k])
             traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told)
             rows, pushes = twice[: len(heap)], leans[:count]
             squares[j, 2] += np.dot(rows.T, rows)
             squares[j, 3] += np.dot(who.T, pushes)
-            if j % k == k - 1 and k > 1:
-                add_pairs(shares[j + 1 - k : j + 1, :people], slopes, ahead, behind, missing[asked])
+            if j % k == k - 1 and waiting[asked] >= _PILE:
+                add_pairs(unsure[asked, :, : waiting[asked]], slopes[asked], ahead, behind, product, missing[asked])
+                waiting[asked] = 0
         begin = end
     for j in range(total):
         asked = informed[j // k]
@@ -315,6 +324,6 @@ def expect(
         if asked >= 0:
             traces[asked * k + j % k, 0] = trace
             _pack_sides(squares[j], sides[asked * k + j % k])
-    for whole in missing:
-        mirror(whole, k)
+    for asked in range(some):
+        add_pairs(unsure[asked, :, : waiting[asked]], slopes[asked], ahead, behind, product, missing[asked])
     return likelihood, sums[:, 0].copy(), sums[:, 1].copy(), gram, score, overlap, products, sides, traces, missing

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import tempfile
 import warnings
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -216,7 +218,35 @@ def test_the_exchange_travels_as_bytes():
     np.testing.assert_array_equal(back.missing, reply.missing)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_information_adds_up_over_many_clients_who_waver(full):
+    """Products are made by the pile; of a few clients at a time there is no pile."""
+    clients, frame = random_clients(5, [1, 2, 3] * 300, 3), random_frame(6, 3)
+    query = Deviate(frame, random_spreads(7, 2, 3, 3, full), full, (0, 1))
+    whole = LocalPool(clients).ask(query)
+    few = (LocalPool(clients.subset(np.arange(first, first + 100))).ask(query) for first in range(0, 900, 100))
+    parts = reduce(add, few)
+    for name in ("expected", "observed", "missing"):
+        size = np.abs(getattr(whole, name)).max()
+        np.testing.assert_allclose(getattr(whole, name), getattr(parts, name), rtol=0, atol=1e-12 * size)
+
+
 # ---------------------------------------------------------------- steps within the cone
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_way_within_the_cone_starts_where_each_eigenvalue_is_best(full):
+    """mu log x - h (x - value)^2 / 2 has its maximum where h x (x - value) = mu."""
+    rng, mu = np.random.default_rng(8), 0.3
+    numbers = packed(np.diag([-2.0, 0.5, 1.0])) if full else np.array([-2.0, 0.5, 1.0])
+    half = rng.standard_normal((len(numbers), len(numbers)))
+    curvature, cone = half @ half.T + np.eye(len(numbers)), Cone(1, 3, full)
+    found = cone.lifted(numbers, curvature, mu, np.zeros(1))
+    own = np.array([0, 2, 5]) if full else np.arange(3)
+    np.testing.assert_allclose(np.diag(curvature)[own] * found[own] * (found - numbers)[own], mu)
+    np.testing.assert_allclose(np.delete(found, own), 0, atol=1e-12)
+    assert cone.inside(found)
+    np.testing.assert_allclose(cone.lifted(numbers, curvature, mu, np.full(1, 9.0))[own], 9.0)
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -5,6 +5,7 @@ The starts are drawn from the mixed model of one kind: kinds are clients whose d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,8 @@ from .deviations import Deviate, DeviateSum, Spreads, roots
 from .mixtures import Rules
 from .spreads import Fitted, values
 
-_KEPT = {3: 0.7, 6: 0.4, 10: 2}
-"""After so many rounds, so many go on: a share of all, or a number."""
+_SIFTED, _KEPT = 6, 0.5
+"""After so many rounds, this share of the starts goes on: earlier, the best may still look bad."""
 _ROUNDS = 16
 _HALF, _WOBBLE = 0.5, 0.3
 """Of the one kind's deviations, so much stays within each kind; kinds' log variances differ by so much."""
@@ -59,12 +60,12 @@ class _Runner:
 def contest(
     frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float, *, hurry: bool = False
 ) -> Generator[Deviate, DeviateSum, Fitted]:
-    """Improve several starts in the same exchanges, ever fewer of them, and give the best: a conversation."""
+    """Improve several starts in the same exchanges, half of them to the end, and give the best: a conversation."""
     runners = []
     for start in starts:
         steps = improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)
         runners.append(_Runner(steps, next(steps)))
-    count, round_ = len(runners), 0
+    round_ = 0
     while going := [runner for runner in runners if runner.query is not None]:
         queries = [runner.query for runner in going if runner.query is not None]
         reply = yield _together(queries)
@@ -74,9 +75,9 @@ def contest(
             runner.hear(reply.pick(np.arange(place, place + size), range(told, told + some)), rules)
             place, told = place + size, told + some
         round_ += 1
-        keep = _KEPT.get(round_, count)
-        ranked = sorted(runners, key=lambda runner: -runner.value)
-        runners = ranked[: max(2, int(np.ceil(count * keep))) if isinstance(keep, float) else keep]
+        if round_ == _SIFTED:
+            ranked = sorted(runners, key=lambda runner: -runner.value)
+            runners = ranked[: max(2, math.ceil(_KEPT * len(ranked)))]
     best = max((runner.found for runner in runners if runner.found is not None), key=lambda found: found.value)
     return best
 

@@ -172,7 +172,7 @@ def expect(
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
     pile, height = np.empty((piles, _PILE, width), phi.dtype), np.zeros(piles, np.int64)
-    sizes = np.diff(offsets)
+    sizes, weights = np.diff(offsets), np.empty(total, phi.dtype)
     begin = 0
     while begin < n_clients:
         end = tile_end(offsets, begin)
@@ -189,6 +189,7 @@ def expect(
             a, b = offsets[i] - first, offsets[i + 1] - first
             for j in range(total):
                 share = membership[i, j]
+                weights[j] = share
                 clients[j] += share
                 rows[j] += (b - a) * share
                 squares[j] += share * losses[i, j]
@@ -209,7 +210,7 @@ def expect(
                         row += some
             for row in range(a, b):
                 for j in range(total):
-                    residual[row, j] *= membership[i, j]
+                    residual[row, j] *= weights[j]
         score += np.dot(residual[:tile].T, x[:tile])
         begin = end
     for p in range(piles):

@@ -137,14 +137,15 @@ def _curvature(found: Fitted, heed: float) -> Floats:
     mixture, reply = found.mixture, found.reply
     _, k, dim = mixture.theta.shape
     precision = np.exp(-mixture.log_variance[0])
-    own = (1.0 - heed) * reply.expected[0] + heed * reply.observed[0]
-    q = own.shape[-1]
+    q = reply.score.shape[-1]
     ridge = np.concatenate([np.full(dim, 1.0), np.zeros(2), np.full(q - dim - 2, 2.0)])
     prior = 0.5 * _added_rows(k) * found.rules.prior_variance * precision
+    whole: Floats = -heed * reply.missing[0]
     for j in range(k):
-        own[j] += RIDGE * np.diag(np.where(ridge > 0, precision[j] ** ridge, 0.0))
-        own[j, dim, dim] += prior[j] + RIDGE
-    whole: Floats = block_diag(*own) - heed * reply.missing[0]
+        own = whole[j * q : (j + 1) * q, j * q : (j + 1) * q]
+        own += (1.0 - heed) * reply.expected[0, j] + heed * reply.observed[0, j]
+        own += RIDGE * np.diag(np.where(ridge > 0, precision[j] ** ridge, 0.0))
+        own[dim, dim] += prior[j] + RIDGE
     share, total = np.exp(mixture.log_weight[0]), reply.clients[0].sum()
     places = np.arange(k) * q + dim + 1
     whole[np.ix_(places, places)] += total * (np.diag(share) - np.outer(share, share))

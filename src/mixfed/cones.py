@@ -83,8 +83,9 @@ class Cone:
         ways = packed(lines[..., None] * lines[..., None, :])
         own = np.arange(numbers.size).reshape(len(values), -1)
         h = ((ways @ curvature[own[:, :, None], own[:, None, :]]) * ways).sum(axis=2)
-        away = np.sqrt(values**2 + 4.0 * mu / h)
-        values = np.where(values > 0, 0.5 * (values + away), 2.0 * mu / (h * (away - values)))
+        # Of the two roots of h x (x - value) = mu one is above 0; their product is - mu / h.
+        larger = 0.5 * (np.abs(values) + np.sqrt(values**2 + 4.0 * mu / h))
+        values = np.where(values > 0, larger, mu / (h * larger))
         least = floor if self.full else np.repeat(floor, self.dim)
         return self.numbers((axes * np.maximum(values, least[:, None])[:, None, :]) @ lines)
 

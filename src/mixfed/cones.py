@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .arrays import Floats
-from .deviations import doubled, packed, triangle, unpacked
+from .deviations import doubled, packed, packed_axes, triangle, unpacked
 
 _SHARPER = 0.1
 """How much mu falls at a time."""
@@ -79,15 +79,13 @@ class Cone:
         at least.
         """
         values, axes = np.linalg.eigh(self.matrices(numbers))
-        lines = axes.swapaxes(1, 2)
-        ways = packed(lines[..., None] * lines[..., None, :])
-        own = np.arange(numbers.size).reshape(len(values), -1)
-        h = ((ways @ curvature[own[:, :, None], own[:, None, :]]) * ways).sum(axis=2)
+        along, own = packed_axes(axes), np.arange(numbers.size).reshape(len(values), -1)
+        h = ((along @ curvature[own[:, :, None], own[:, None, :]]) * along).sum(axis=2)
         # Of the two roots of h x (x - value) = mu one is above 0; their product is - mu / h.
         larger = 0.5 * (np.abs(values) + np.sqrt(values**2 + 4.0 * mu / h))
         values = np.where(values > 0, larger, mu / (h * larger))
         least = floor if self.full else np.repeat(floor, self.dim)
-        return self.numbers((axes * np.maximum(values, least[:, None])[:, None, :]) @ lines)
+        return self.numbers((axes * np.maximum(values, least[:, None])[:, None, :]) @ axes.swapaxes(1, 2))
 
 
 def unbound(curvature: Floats, slope: Floats) -> Floats:

@@ -178,6 +178,12 @@ def packed(matrices: Floats) -> Floats:
     return np.asarray(matrices[..., rows, columns])
 
 
+def packed_axes(axes: Floats) -> Floats:
+    """Pack v v^T of each column v of axes (..., d, a), which may be eigenvectors. -> (..., a, v)."""
+    lines = axes.swapaxes(-1, -2)
+    return packed(lines[..., :, None] * lines[..., None, :])
+
+
 def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
     """Give R with Psi = R R^T, of whitened features, for Psi as in `Spreads`. spread (L, v) -> (L, d, r)."""
     if not full:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats
-from .deviations import doubled, packed, triangle, unpacked
+from .deviations import doubled, packed, packed_axes, triangle, unpacked
 
 _KEPT = 0.1
 """Least share of its smallest eigenvalue that Psi keeps in a step within its face."""
@@ -68,7 +68,7 @@ def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face:
     """
     values, axes = np.linalg.eigh(unpacked(numbers, dim))
     gradient = unpacked(slope / doubled(dim), dim)
-    along = packed(axes.T[:, :, None] * axes.T[:, None, :])  # (d, v)
+    along = packed_axes(axes)  # (d, v)
     promise = along @ slope
     bend = np.einsum("dv,vw,dw->d", along, fisher, along)
     gone = values * bend + promise <= 0

@@ -276,10 +276,10 @@ def expect(
     curved = people if some > 0 else 0
     twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
     left, right = np.empty((curved, tall)), np.empty((curved, t))
-    open_ = curved + _PILE
+    most_waiting = curved + _PILE if some > 0 else 0
     waiting, seats = np.zeros(some, np.int64), np.empty(curved, np.int64)
-    unsure, slopes = np.empty((some, k, open_)), np.empty((some, k, open_, q))
-    ahead, behind, product = np.empty((open_, q)), np.empty((open_, q)), np.empty((q, q))
+    unsure, slopes = np.empty((some, k, most_waiting)), np.empty((some, k, most_waiting, q))
+    ahead, behind, product = np.empty((most_waiting, q)), np.empty((most_waiting, q)), np.empty((q, q))
     log_v, prior = log_variance.ravel(), log_weight.ravel()
     begin = 0
     while begin < n_clients:

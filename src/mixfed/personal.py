@@ -45,7 +45,8 @@ _UNEQUAL = 1.5
 _SCAN_KINDS = 6
 """While the number of kinds is unknown, samples are made for so many."""
 _WORK, _MOST_STARTS = 5e8, 10
-"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^4 below this."""
+"""Starts that are drawn from the mixed model of one kind: as many as keep rows x kinds x features^4 below the
+first, the second at most."""
 _CLOSE, _CLOSER = 0.02, 0.01
 """A sample's maximum is met as soon as Newton promises less than this for each parameter: all others will move it. The
 second is for the last sample, whose curvature serves for all."""

@@ -6,8 +6,9 @@ The wire format (`wire`), the site (`site`), the pool (`pool`) and the conduct o
 engine is a `Transport`: `InProcess` calls sites directly; `flare` is the one for NVIDIA FLARE.
 """
 
-from .pool import FederatedPool, InProcess, Transport
+from .pool import FederatedPool
 from .server import Job, conduct
 from .site import Site, open_site
+from .transport import InProcess, Transport
 
 __all__ = ["FederatedPool", "InProcess", "Job", "Site", "Transport", "conduct", "open_site"]

@@ -18,58 +18,25 @@ import dataclasses
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from ..arrays import Array, Ints
-from ..compiled import one_blas_thread
 from ..errors import DataError, PoolError, SettingsError
 from ..exchange import Each, Query, R, S, Traffic
 from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined
 from .belief import Asked, check_enrolled, weigh
-from .site import Site
+from .transport import Transport
 from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, unpack
 
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
 _LONGEST_PAUSE = 5.0
-
-
-class Transport(Protocol):
-    """A way to the sites: what an engine has to offer."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The sites that there are."""
-
-    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Send each site its message, and give the sites' answers, or what went wrong, as they come in.
-
-        A site that has not answered after ``timeout`` seconds is not waited for.
-        """
-
-
-class InProcess:
-    """Sites in this process: for simulations and tests."""
-
-    def __init__(self, sites: Mapping[str, Site]) -> None:
-        self.sites = sites
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The sites that there are."""
-        return list(self.sites)
-
-    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Ask one site after the other: threads would only wait for each other, and a large site has its own."""
-        with one_blas_thread():  # once for all of them
-            for name, content in messages.items():
-                yield name, self.sites[name].answer(content)
 
 
 class SitesLostError(PoolError):

@@ -24,7 +24,8 @@ from ..losses import loss_named
 from ..run import Fit, Watcher
 from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
 from ..tables import write_json, write_parquet
-from .pool import Exchange, FederatedPool, SitesLostError, Transport
+from .pool import Exchange, FederatedPool, SitesLostError
+from .transport import Transport
 
 JOURNAL = "journal.bin"
 _LOOK_AGAIN = 2.0

@@ -1,0 +1,41 @@
+"""The way to the sites: what an engine has to offer, and the one for sites in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from ..compiled import one_blas_thread
+from .site import Site
+
+
+class Transport(Protocol):
+    """A way to the sites: what an engine has to offer."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The sites that there are."""
+
+    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
+        """Send each site its message, and give the sites' answers, or what went wrong, as they come in.
+
+        A site that has not answered after ``timeout`` seconds is not waited for.
+        """
+
+
+class InProcess:
+    """Sites in this process: for simulations and tests."""
+
+    def __init__(self, sites: Mapping[str, Site]) -> None:
+        self.sites = sites
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The sites that there are."""
+        return list(self.sites)
+
+    def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
+        """Ask one site after the other: threads would only wait for each other, and a large site has its own."""
+        with one_blas_thread():  # once for all of them
+            for name, content in messages.items():
+                yield name, self.sites[name].answer(content)

@@ -22,7 +22,7 @@ from mixfed.assignment import Assignment
 from mixfed.candidates import Candidates, Frame
 from mixfed.cones import Cone, climb, unbound
 from mixfed.data import Rows, rows_from_arrays
-from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads, doubled, packed, unpacked
+from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads
 from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.messages import check, decode, encode
@@ -32,6 +32,7 @@ from mixfed.pool import Sample
 from mixfed.refine import converse
 from mixfed.spreads import cost_of_diagonal
 from mixfed.store import Store
+from mixfed.symmetric import doubled, mirrored, packed, unpacked
 
 PERSONAL = AutoSettings(personal=True)
 
@@ -160,9 +161,9 @@ def test_sums_equal_a_plain_loop_and_its_derivatives(full, dim, k):
     ]
     bend = np.array(scores).reshape(len(start), -1) / (2 * step)
     q = len(start) // k
-    observed = -reply.missing[1]
+    observed = -mirrored(reply.missing[1], k)
     for j in range(k):
-        observed[j * q : (j + 1) * q, j * q : (j + 1) * q] += reply.observed[1, j]
+        observed[j * q : (j + 1) * q, j * q : (j + 1) * q] += unpacked(reply.observed[1, j], q)
     np.testing.assert_allclose(observed, bend, rtol=1e-5, atol=1e-4 * np.abs(bend).max())
 
 
@@ -179,9 +180,10 @@ def test_fishers_information_is_the_mean_of_the_observed_one():
     reply = LocalPool(Clients.from_arrays(x, np.sum(x * own[owner], axis=1) + noise, owner)).ask(
         Deviate(frame, spreads, True, (0,))
     )
-    size = np.sqrt(np.diag(reply.expected[0, 0]))
+    observed, expected = (unpacked(part[0, 0], reply.score.shape[-1]) for part in (reply.observed, reply.expected))
+    size = np.sqrt(np.diag(expected))
     keep = size > 0
-    shift = (reply.observed - reply.expected)[0, 0][np.ix_(keep, keep)] / np.outer(size[keep], size[keep])
+    shift = (observed - expected)[np.ix_(keep, keep)] / np.outer(size[keep], size[keep])
     assert np.abs(shift).max() < 0.05
 
 

@@ -16,6 +16,7 @@ from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
 from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance
 from .posterior import posterior
+from .symmetric import packed, unpacked
 
 STARTS = 30
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
@@ -37,13 +38,10 @@ class Anchors:
         self.statistics, self.weight, self.rules = statistics, weight, rules
         self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
-        upper = np.triu_indices(self.dim)
-        self._upper = upper
-        packed = statistics.gram[:, upper[0], upper[1]]
         # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
-        self._table = np.column_stack([self.rows, statistics.square, statistics.cross, packed])
+        self._table = np.column_stack([self.rows, statistics.square, statistics.cross, statistics.gram])
         self._weighted_table = self._table * weight[:, None]
-        own = statistics.gram + _OWN_RIDGE * np.eye(self.dim)
+        own = unpacked(statistics.gram, self.dim) + _OWN_RIDGE * np.eye(self.dim)
         self.fits: Floats = np.linalg.solve(own, statistics.cross[..., None])[..., 0].astype(np.float64)
         """(a, r): each anchor's own fit."""
         self.least: Floats = np.maximum(np.sum(self._table * self._form(self.fits).T, axis=1), 0.0)
@@ -52,7 +50,7 @@ class Anchors:
     def within(self, columns: Array, weight: Floats) -> Anchors:
         """Look at the same anchors in some columns of the basis only, and count them otherwise."""
         whole = self.statistics
-        gram = whole.gram[:, columns[:, None], columns]
+        gram = packed(unpacked(whole.gram, self.dim)[:, columns[:, None], columns])
         return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, self.rules)
 
     def by(self, rules: Rules) -> Anchors:
@@ -88,10 +86,8 @@ class Anchors:
         """Sum the normal equations at models (C, k, r), weighted by memberships (a, C, k)."""
         _, count, k = membership.shape
         table = (membership.reshape(-1, count * k).T @ self._weighted_table).reshape(count, k, -1)
-        gram = np.empty((count, k, self.dim, self.dim))
-        gram[..., self._upper[0], self._upper[1]] = table[..., 2 + self.dim :]
-        gram[..., self._upper[1], self._upper[0]] = table[..., 2 + self.dim :]
-        cross, explained = table[..., 2 : 2 + self.dim], np.einsum("cjde,cje->cjd", gram, theta)
+        cross, gram = table[..., 2 : 2 + self.dim], table[..., 2 + self.dim :]
+        explained = np.einsum("cjde,cje->cjd", unpacked(gram, self.dim), theta)
         squares = table[..., 1] - np.einsum("cjd,cjd->cj", theta, 2.0 * cross - explained)
         return ExpectSum(
             likelihood=likelihood,
@@ -101,7 +97,7 @@ class Anchors:
             score=cross - explained,
             gram=gram,
             overlap=np.zeros((count, k, k)),
-            missing=np.empty((0, 0, 0)),
+            missing=np.empty((0, k * (k + 1) // 2, self.dim + 2, self.dim + 2)),
         )
 
     def climb(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
@@ -208,10 +204,10 @@ def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -
     eigenvector, freed of the features' second moment, is the direction in which the kind's clients differ.
     """
     k, dim = mixture.theta[0].shape
-    ways = []
+    grams, ways = reply.matrices[0], []
     for j in range(k):
         rows = max(reply.rows[0, j], 1.0)
-        free = np.linalg.inv(reply.gram[0, j] / rows + 1e-6 * np.eye(dim))
+        free = np.linalg.inv(grams[j] / rows + 1e-6 * np.eye(dim))
         spread, axes = np.linalg.eigh(free @ (moments[j] / rows) @ free)
         for place in range(-1, -1 - min(2, dim), -1):
             if spread[place] > 0:

@@ -7,6 +7,7 @@ them from.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, reduce
 from operator import add
@@ -34,10 +35,11 @@ from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
-from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, mirrored, roots, unpacked
+from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
 from .exchange import ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
+from .symmetric import packed, unpacked
 
 
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
@@ -102,9 +104,9 @@ def _gram(query: Gram, clients: Held) -> GramSum:
     def one(block: Clients) -> GramSum:
         kind = block.phi.dtype
         shift, stretch = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
-        return GramSum(
-            *moments.second_moments(block.phi, block.y, shift, stretch, query.target_centre, query.target_unit)
-        )
+        units = (shift, stretch, query.target_centre, query.target_unit)
+        gram, cross, square = moments.second_moments(block.phi, block.y, *units)
+        return GramSum(packed(gram), cross, square)
 
     return summed(one, clients)
 
@@ -206,42 +208,30 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             weight.reshape(count, k),
             squares.reshape(count, k),
             score.reshape(count, k, -1),
-            gram.reshape(count, k, *gram.shape[1:]),
+            gram.reshape(count, k, *gram.shape[1:])[: count if query.curvature else 0],
             overlap,
-            np.array(missing).reshape(-1, k * (len(models) + 2), k * (len(models) + 2)),
+            np.array(missing).reshape(-1, k * (k + 1) // 2, len(models) + 2, len(models) + 2),
         )
 
-    return _standardised(frame, reduce(add, over_blocks(one, clients)), query.curvature)
+    return _standardised(frame, reduce(add, over_blocks(one, clients)))
 
 
-def _standardised(frame: Frame, sums: ExpectSum, curvature: bool) -> ExpectSum:
-    """Turn sums over x into sums over z."""
-    if frame.is_white:
-        return sums
-    return ExpectSum(
-        sums.likelihood,
-        sums.clients,
-        sums.rows,
-        sums.squares,
-        sums.score @ frame.whiten,
-        _in_standard_units(frame, sums.gram) if curvature else np.zeros((*sums.clients.shape, frame.dim, frame.dim)),
-        sums.overlap,
-        _missing_in_standard_units(frame, sums.missing, sums.clients.shape[1]),
-    )
+def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
+    """Turn sums over x, with matrices as they are, into sums over z."""
+    score, missing = sums.score, sums.missing
+    if not frame.is_white:
+        turn = _turn(frame)
+        score, missing = score @ frame.whiten, turn.T @ missing @ turn
+    return dataclasses.replace(sums, score=score, gram=packed(_in_standard_units(frame, sums.gram)), missing=missing)
 
 
-def _missing_in_standard_units(frame: Frame, missing: Floats, k: int) -> Floats:
-    """Turn missing information on k models of x, (i, k (D + 2), k (D + 2)), into that on models of z."""
-    count, (wide, dim) = len(missing), frame.whiten.shape
-    if not count:
-        return np.empty((0, k * (dim + 2), k * (dim + 2)))
-    # (theta_j, log variance_j, log weight_j): only the first is in other units.
-    own = np.zeros((wide + 2, dim + 2))
-    own[:wide, :dim] = frame.whiten
-    own[wide:, dim:] = np.eye(2)
-    missing = missing.reshape(-1, wide + 2) @ own
-    missing = own.T @ missing.reshape(count * k, wide + 2, k * (dim + 2))
-    return missing.reshape(count, k * (dim + 2), k * (dim + 2))
+@lru_cache(maxsize=4)
+def _turn(frame: Frame) -> Floats:
+    """Say how a kind's parameters (theta, log variance, log weight) for x depend on those for z. -> (D + 2, d + 2)."""
+    wide, dim = frame.whiten.shape
+    turn = np.zeros((wide + 2, dim + 2))
+    turn[:wide, :dim], turn[wide:, dim:] = frame.whiten, np.eye(2)
+    return turn
 
 
 def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
@@ -285,11 +275,11 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         likelihood,
         people.reshape(count, k),
         rows.reshape(count, k),
-        unpacked(gram, width).reshape(count, k, width, width),
+        gram.reshape(count, k, -1),
         score.reshape(count, k, -1),
         overlap,
         *information(query, gram, score, *rest),
-        mirrored(missing, k),
+        missing,
     )
     return told if full else told.turned(frame.whiten)
 

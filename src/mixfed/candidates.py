@@ -15,13 +15,15 @@ import numpy as np
 
 from .arrays import Array, Floats
 from .exchange import Each, ModelSum, Query, Update
+from .symmetric import unpacked
 
 
 @dataclass(frozen=True, eq=False)
 class GramSum:
     """Second moments of shifted and scaled columns."""
 
-    gram: Annotated[Floats, "D D"]
+    gram: Annotated[Floats, "D*(D+1)/2"]
+    """Packed, as are all second moments here: see `symmetric`."""
     cross: Annotated[Floats, "D"]
     square: float
 
@@ -121,7 +123,7 @@ class Statistics:
     square: Annotated[Floats, "h"]
     """Sum of squared residuals of the pooled fit."""
     cross: Annotated[Floats, "h r"]
-    gram: Annotated[Floats, "h r r"]
+    gram: Annotated[Floats, "h r*(r+1)/2"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +175,12 @@ class ExpectSum:
     """Sums of r^2."""
     score: Annotated[Floats, "C k d"]
     """Sums of z r."""
-    gram: Annotated[Floats, "C k d d"]
-    """Sums of z z^T; zero if no curvature was asked for."""
+    gram: Annotated[Floats, "? k d*(d+1)/2"]
+    """Sums of z z^T, packed; of no candidate if no curvature was asked for."""
     overlap: Annotated[Floats, "C k k"]
     """Products of memberships."""
-    missing: Annotated[Floats, "i k*(d+2) k*(d+2)"]
-    """Covariance of the clients' scores given their rows, by Louis, for each informed candidate."""
+    missing: Annotated[Floats, "i k*(k+1)/2 d+2 d+2"]
+    """Covariance of the clients' scores given their rows, by Louis, for each informed candidate: pairs of kinds."""
 
     def __add__(self, other: ExpectSum) -> ExpectSum:
         return ExpectSum(
@@ -191,6 +193,11 @@ class ExpectSum:
             self.overlap + other.overlap,
             self.missing + other.missing,
         )
+
+    @property
+    def matrices(self) -> Floats:
+        """The sums of z z^T as matrices, (C, k, d, d)."""
+        return unpacked(self.gram, self.score.shape[-1])
 
     def pick(self, which: Any, informed: Sequence[int] = ()) -> ExpectSum:
         """Keep what was said of some candidates; their missing information is at places ``informed``."""

@@ -16,7 +16,7 @@ from .posterior import posterior
 def features(theta: Floats, out: Floats) -> None:
     """Write |y - z theta|^2 as a product with an anchor's row of statistics. theta (L, r) -> out (columns, L).
 
-    A row has the number of rows, the sum of squares, the cross products (r) and the upper half of the second moments.
+    A row has the number of rows, the sum of squares, the cross products (r) and the packed second moments.
     """
     total, width = theta.shape
     for j in range(total):
@@ -25,7 +25,7 @@ def features(theta: Floats, out: Floats) -> None:
         place = 2 + width
         for a in range(width):
             out[2 + a, j] = -2.0 * theta[j, a]
-            for b in range(a, width):
+            for b in range(a + 1):
                 out[place, j] = theta[j, a] * theta[j, b] * (1.0 if a == b else 2.0)
                 place += 1
 
@@ -89,7 +89,7 @@ def climb(
                 place = 2 + width
                 for a in range(width):
                     cross[a] = row[2 + a]
-                    for b in range(a, width):
+                    for b in range(a + 1):
                         gram[a, b] = gram[b, a] = row[place]
                         place += 1
                 for a in range(width):

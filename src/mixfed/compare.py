@@ -31,6 +31,7 @@ from .frame import from_stretched, from_user, gram_query, inspect, make_frame, t
 from .model import Model
 from .pool import LocalPool
 from .settings import AutoSettings
+from .symmetric import unpacked
 
 SMALL = 5
 """A client with so many training rows, at most, is a small one."""
@@ -229,8 +230,8 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
         logs = found.x
         if common is None:
             reply = pool.ask(_question(frame, theta, logs, ties))
-            step = np.linalg.solve(reply.gram[0, 0] + 1e-9 * np.eye(frame.dim), reply.score[0, 0, : frame.dim])
-            theta = theta + step
+            gram = unpacked(reply.gram[0, 0], frame.dim) + 1e-9 * np.eye(frame.dim)
+            theta = theta + np.linalg.solve(gram, reply.score[0, 0, : frame.dim])
     mixture = Mixture(to_user(frame, theta[None]), np.ones(1), np.array([frame.scale * np.exp(0.5 * logs[0])]))
     factor = from_stretched(frame, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
     model = Model.from_mixture(mixture, clients.features, factor=factor, loss="squared", recipe="auto", seed=0)

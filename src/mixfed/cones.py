@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .arrays import Floats
-from .deviations import doubled, packed, packed_axes, triangle, unpacked
+from .symmetric import doubled, packed, packed_axes, triangle, unpacked
 
 _SHARPER = 0.1
 """How much mu falls at a time."""

@@ -15,15 +15,14 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import combinations_with_replacement
 from typing import Annotated, Any
 
 import numpy as np
 
-from .arrays import Array, Floats
+from .arrays import Floats
 from .candidates import Candidates, Frame
 from .exchange import Query
+from .symmetric import doubled, packed, places, triangle, unpacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +67,18 @@ class DeviateSum:
     clients: Annotated[Floats, "C k"]
     """Memberships."""
     rows: Annotated[Floats, "C k"]
-    gram: Annotated[Floats, "C k d d"]
-    """Sums of Z^T V^-1 Z."""
+    gram: Annotated[Floats, "C k d*(d+1)/2"]
+    """Sums of Z^T V^-1 Z, packed."""
     score: Annotated[Floats, "C k d+v+2"]
     """Sums of the derivatives of log (w_j N_ij); that of the log weight is the membership."""
     overlap: Annotated[Floats, "C k k"]
     """Products of memberships."""
-    expected: Annotated[Floats, "i k d+v+2 d+v+2"]
-    """Fisher's information of each kind if memberships were known, for each informed candidate."""
-    observed: Annotated[Floats, "i k d+v+2 d+v+2"]
-    """The observed one."""
-    missing: Annotated[Floats, "i k*(d+v+2) k*(d+v+2)"]
-    """Covariance of the clients' scores given their rows, by Louis."""
+    expected: Annotated[Floats, "i k (d+v+2)*(d+v+3)/2"]
+    """Fisher's information of each kind if memberships were known, for each informed candidate, packed."""
+    observed: Annotated[Floats, "i k (d+v+2)*(d+v+3)/2"]
+    """The observed one, packed."""
+    missing: Annotated[Floats, "i k*(k+1)/2 d+v+2 d+v+2"]
+    """Covariance of the clients' scores given their rows, by Louis: pairs of kinds."""
 
     def __add__(self, other: DeviateSum) -> DeviateSum:
         both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
@@ -98,15 +97,13 @@ class DeviateSum:
         before, after = wide + 2 + v, dim + 2 + v
         own = np.zeros((before, after))
         own[:wide, :dim], own[wide:, dim:] = whiten, np.eye(2 + v)
-        count, k = len(self.missing), self.clients.shape[1]
-        missing = (self.missing.reshape(-1, before) @ own).reshape(count * k, before, k * after)
         return dataclasses.replace(
             self,
-            gram=whiten.T @ self.gram @ whiten,
+            gram=packed(whiten.T @ unpacked(self.gram, wide) @ whiten),
             score=self.score @ own,
-            expected=own.T @ self.expected @ own,
-            observed=own.T @ self.observed @ own,
-            missing=(own.T @ missing).reshape(count, k * after, k * after),
+            expected=packed(own.T @ unpacked(self.expected, before) @ own),
+            observed=packed(own.T @ unpacked(self.observed, before) @ own),
+            missing=own.T @ self.missing @ own,
         )
 
 
@@ -152,38 +149,6 @@ class LeaveOut(Query[LeftOutSum]):
     """A client with so many rows, at most, is a small one."""
 
 
-@cache
-def triangle(dim: int) -> tuple[Array, Array]:
-    """Give rows and columns of a packed lower triangle, (v,) each."""
-    rows, columns = np.tril_indices(dim)
-    return rows, columns
-
-
-@cache
-def places(dim: int) -> Array:
-    """Say where entry (a, b) of a symmetric matrix is in its packed lower triangle. -> (d, d)."""
-    low, high = np.sort(np.indices((dim, dim)), axis=0)
-    where: Array = high * (high + 1) // 2 + low
-    return where
-
-
-def unpacked(packed: Floats, dim: int) -> Floats:
-    """Turn packed lower triangles (..., v) into symmetric matrices (..., d, d)."""
-    return np.asarray(packed[..., places(dim)])
-
-
-def packed(matrices: Floats) -> Floats:
-    """Pack the lower triangles of symmetric matrices (..., d, d). -> (..., v)."""
-    rows, columns = triangle(matrices.shape[-1])
-    return np.asarray(matrices[..., rows, columns])
-
-
-def packed_axes(axes: Floats) -> Floats:
-    """Pack v v^T of each column v of axes (..., d, a), which may be eigenvectors. -> (..., a, v)."""
-    lines = axes.swapaxes(-1, -2)
-    return packed(lines[..., :, None] * lines[..., None, :])
-
-
 def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
     """Give R with Psi = R R^T, of whitened features, for Psi as in `Spreads`. spread (L, v) -> (L, d, r)."""
     if not full:
@@ -191,13 +156,6 @@ def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
         return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
     values, axes = np.linalg.eigh(unpacked(spread, frame.dim))
     return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :])
-
-
-@cache
-def doubled(dim: int) -> Floats:
-    """Say how often each packed number stands in its matrix. -> (v,)."""
-    rows, columns = triangle(dim)
-    return np.where(rows == columns, 1.0, 2.0)
 
 
 def sandwich(matrices: Floats, dim: int) -> Floats:
@@ -216,7 +174,7 @@ def sandwich(matrices: Floats, dim: int) -> Floats:
 def information(
     query: Deviate, gram: Floats, score: Floats, products: Floats, sides: Floats, traces: Floats
 ) -> tuple[Floats, Floats]:
-    """Make Fisher's and the observed information of each kind of what `marginal.expect` sums. -> 2 of (i, k, q, q)."""
+    """Make Fisher's and the observed information of each kind of what `marginal.expect` sums, packed."""
     k, some = query.candidates.theta.shape[1], list(query.informed)
     kinds = (np.array(some, dtype=np.int64)[:, None] * k + np.arange(k)).ravel()
     t = gram.shape[-1]
@@ -253,17 +211,4 @@ def information(
     observed[:, spread, theta] = cross.transpose(0, 2, 1)
     observed[:, theta, noise] = observed[:, noise, theta] = variance[:, None] * sides[:, 2, :width]
     shape = (len(some), k, *expected.shape[1:])
-    return expected.reshape(shape), observed.reshape(shape)
-
-
-def mirrored(pairs: Floats, k: int) -> Floats:
-    """Make symmetric matrices (i, k q, k q) of blocks for pairs of kinds, the first before the second.
-
-    pairs (i, k (k + 1) / 2, q, q).
-    """
-    count, q = len(pairs), pairs.shape[-1]
-    whole = np.empty((count, k, q, k, q))
-    for place, (j, other) in enumerate(combinations_with_replacement(range(k), 2)):
-        whole[:, j, :, other] = pairs[:, place]
-        whole[:, other, :, j] = pairs[:, place].swapaxes(1, 2)
-    return whole.reshape(count, k * q, k * q)
+    return packed(expected.reshape(shape)), packed(observed.reshape(shape))

@@ -19,10 +19,10 @@ from .arrays import Array, Floats, Ints
 from .client import over_blocks
 from .compiled import compiled, one_blas_thread
 from .data import Clients
-from .deviations import unpacked
 from .exchange import Mixture
 from .fewrows import factorise, reflect, solve_lower
 from .store import Held
+from .symmetric import unpacked
 
 MOST_KEPT = 300
 """Numbers of posterior covariances that are kept for a client, at most, unless they are asked for."""

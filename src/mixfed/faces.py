@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats
-from .deviations import doubled, packed, packed_axes, triangle, unpacked
+from .symmetric import doubled, packed, packed_axes, triangle, unpacked
 
 _KEPT = 0.1
 """Least share of its smallest eigenvalue that Psi keeps in a step within its face."""

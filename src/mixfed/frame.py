@@ -15,6 +15,7 @@ from .arrays import Array, Floats
 from .candidates import Frame, Gram, GramSum
 from .errors import DataError
 from .exchange import CensusSum
+from .symmetric import unpacked
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""
@@ -65,10 +66,11 @@ def gram_query(columns: Columns) -> Gram:
 
 def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Array]:
     """Whiten, and fit one model to all rows. Gives also which columns (D,) are combinations of others."""
-    spread = np.sqrt(np.diag(reply.gram) / n_rows)
+    gram = unpacked(reply.gram, len(columns.unit))
+    spread = np.sqrt(np.diag(gram) / n_rows)
     live = columns.live & (spread > 0)
     scale = np.where(live, 1.0 / np.where(live, spread, 1.0), 0.0)
-    eigenvalues, axes = np.linalg.eigh(reply.gram * np.outer(scale, scale) / n_rows)
+    eigenvalues, axes = np.linalg.eigh(gram * np.outer(scale, scale) / n_rows)
     kept = eigenvalues > _COLLINEAR * max(eigenvalues[-1], 1e-300)
     if not kept.any():
         raise DataError("every feature is 0 in all rows: there is nothing to fit")
@@ -99,7 +101,8 @@ def spreads(columns: Columns, reply: GramSum, census: CensusSum) -> tuple[Floats
     n_rows = census.n_rows
     # In the columns' units, in which squares do not overflow; the shift is 0 where columns are centred already.
     shift = (census.total / n_rows - columns.centre) / columns.unit
-    variance = np.where(census.steady, 0.0, np.diag(reply.gram) / n_rows - shift**2)
+    squares = np.diag(unpacked(reply.gram, len(shift)))
+    variance = np.where(census.steady, 0.0, squares / n_rows - shift**2)
     target_shift = (census.target / n_rows - columns.target_centre) / columns.target_unit
     target = reply.square / n_rows - target_shift**2
     return columns.unit * np.sqrt(np.maximum(variance, 0.0)), columns.target_unit * float(np.sqrt(max(target, 0.0)))

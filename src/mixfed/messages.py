@@ -46,11 +46,11 @@ class MessageError(MixfedError):
 # ---------------------------------------------------------------- to bytes and back
 
 
-def encode(message: Any) -> bytes:
-    """Turn a message into bytes."""
+def encode(message: Any, mark: bytes = b"") -> bytes:
+    """Turn a message into bytes, behind a mark."""
     values: list[Any] = []
     header = _header(_described(message, values))
-    return b"".join([_LENGTH.pack(len(header)), header, *values])
+    return b"".join([mark, _LENGTH.pack(len(header)), header, *values])
 
 
 def decode(
@@ -333,11 +333,12 @@ class _Shape:
 
 
 class _Size:
-    """A size, such as ``d`` or ``k*(d+v+2)``; ``?`` is any."""
+    """A size, such as ``d`` or ``k*(d+1)/2``; ``?`` is any."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        factors = [factor.split("+") for factor in text.replace("(", "").replace(")", "").split("*")]
+        product, self.halved = text.removesuffix("/2"), text.endswith("/2")
+        factors = [factor.split("+") for factor in product.replace("(", "").replace(")", "").split("*")]
         self.factors = [] if text == "?" else factors
         self.letters = {term for factor in self.factors for term in factor if not term.isdigit()}
 
@@ -347,6 +348,6 @@ class _Size:
             return True
         if bind and self.text.isalpha():
             sizes.setdefault(self.text, found)
-        return self.letters <= sizes.keys() and found == math.prod(
+        return self.letters <= sizes.keys() and (1 + self.halved) * found == math.prod(
             sum(int(term) if term.isdigit() else sizes[term] for term in factor) for factor in self.factors
         )

@@ -22,6 +22,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum
+from .symmetric import mirrored, unpacked
 
 PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""
@@ -60,7 +61,7 @@ def penalties(candidates: Candidates, rules: Rules) -> Floats:
 def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidates:
     """Solve the weighted normal equations of every kind: the M step of EM."""
     _, k, dim = reply.score.shape
-    gram = reply.gram + RIDGE * np.eye(dim)
+    gram = reply.matrices + RIDGE * np.eye(dim)
     pull = reply.score - RIDGE * candidates.theta
     step: Floats = np.linalg.solve(gram, pull[..., None])[..., 0].astype(np.float64)
     squares, rows = squares_after(reply, step), reply.rows
@@ -82,7 +83,7 @@ def squares_after(reply: ExpectSum, step: Floats) -> Floats:
     left = (
         reply.squares
         - 2.0 * np.einsum("cjd,cjd->cj", reply.score, step)
-        + np.einsum("cjd,cjde,cje->cj", step, reply.gram, step)
+        + np.einsum("cjd,cjde,cje->cj", step, reply.matrices, step)
     )
     return np.asarray(np.maximum(left, 0.0))
 
@@ -100,13 +101,13 @@ class Newton:
 def newton(
     candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, dampings: tuple[float, ...], rules: Rules
 ) -> Newton:
-    """Take damped Newton steps from candidate c, whose missing information (p, p) is known.
+    """Take damped Newton steps from candidate c, whose missing information is known, by pairs of kinds.
 
     A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step.
     """
     k, dim = candidates.theta[c].shape
     gradient, complete = _score(candidates, reply, c, rules), complete_information(candidates, reply, c, rules)
-    reduce_ = parameters(k, dim, rules.shared_noise)
+    reduce_, missing = parameters(k, dim, rules.shared_noise), mirrored(missing, k)
     slope = reduce_.T @ gradient.ravel()
     steps, decrement = [], np.inf
     for damping in dampings:
@@ -125,7 +126,7 @@ def covariance(candidates: Candidates, reply: ExpectSum, c: int, missing: Floats
     """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
     k, dim = candidates.theta[c].shape
     reduce_ = parameters(k, dim, rules.shared_noise)
-    information = reduce_.T @ (complete_information(candidates, reply, c, rules) - missing) @ reduce_
+    information = reduce_.T @ (complete_information(candidates, reply, c, rules) - mirrored(missing, k)) @ reduce_
     try:
         inverse = cho_solve(cho_factor(information), np.eye(len(information)))
     except np.linalg.LinAlgError:
@@ -151,11 +152,11 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
     """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
     k, dim = theta.shape
-    squares = reply.squares[c]
+    squares, grams = reply.squares[c], unpacked(reply.gram[c], dim)
     blocks = []
     for j in range(k):
         noise = 0.5 * (squares[j] + PRIOR_ROWS * rules.prior_variance) * precision[j]
-        gram = (reply.gram[c, j] + RIDGE * np.eye(dim)) * precision[j]
+        gram = (grams[j] + RIDGE * np.eye(dim)) * precision[j]
         blocks += [gram, np.array([[noise]]), np.zeros((1, 1))]
     complete: Floats = block_diag(*blocks)
     share, total = np.exp(candidates.log_weight[c]), reply.clients[c].sum()

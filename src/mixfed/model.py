@@ -179,8 +179,8 @@ class Model:
             share[found] = known.probabilities[told]
         if self.factor is None:
             return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
-        from .deviations import packed
         from .effects import predicted
+        from .symmetric import packed
 
         width = self.factor.shape[2]
         effects = np.zeros((*share.shape, width))

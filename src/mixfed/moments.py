@@ -106,10 +106,11 @@ def project(
 ) -> tuple[Floats, Floats, Floats]:
     """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
 
-    Squares (m,), cross products (m, r), second moments (m, r, r).
+    Squares (m,), cross products (m, r), second moments, packed (m, r (r + 1) / 2).
     """
     n_clients, width = len(offsets) - 1, basis.shape[1]
-    square, cross, gram = np.zeros(n_clients), np.zeros((n_clients, width)), np.zeros((n_clients, width, width))
+    square, cross = np.zeros(n_clients), np.zeros((n_clients, width))
+    gram = np.zeros((n_clients, width * (width + 1) // 2))
     x = np.empty((len(phi), len(stretch)), phi.dtype)
     scale_rows(phi, 0, len(phi), centre, stretch, x)
     z, predicted = np.dot(x, basis), np.dot(x, model)
@@ -117,8 +118,10 @@ def project(
         for row in range(offsets[i], offsets[i + 1]):
             residual = (y[row] - target_centre) / target_unit - predicted[row, 0]
             square[i] += residual * residual
+            place = 0
             for a in range(width):
                 cross[i, a] += residual * z[row, a]
-                for b in range(width):
-                    gram[i, a, b] += z[row, a] * z[row, b]
+                for b in range(a + 1):
+                    gram[i, place] += z[row, a] * z[row, b]
+                    place += 1
     return square, cross, gram

@@ -238,11 +238,12 @@ def missing_information(
     membership: Floats,
     losses: Floats,
 ) -> Floats:
-    """Sum over clients the covariance of their complete score over the kinds. models (D, k) -> (p, p), p = k (D + 2).
+    """Sum over clients the covariance of their complete score over the kinds, by pairs of these.
 
-    membership (m, k), losses (m, k): squared residuals. The score s_j of kind j is that of (theta_j, log variance_j,
-    log weight_j), and the covariance has blocks w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T. A client that is sure
-    of its kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
+    models (D, k) -> (k (k + 1) / 2, q, q). membership (m, k), losses (m, k): squared residuals. The score s_j of kind j
+    is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks w_j (1 - w_j) s_j s_j^T
+    and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its kind has none, and most
+    others waver between two: so the pairs of kinds are gathered, not the clients.
     """
     width, k = models.shape
     q, size = width + 2, most_rows(offsets)
@@ -284,11 +285,10 @@ def missing_information(
                 if h + 1 == _PAIRS:
                     blocks[a, b] += np.dot(left[a, b].T, right[a, b])
                     height[a, b] = 0
-    missing = np.zeros((k * q, k * q))
+    missing, pair = np.empty((k * (k + 1) // 2, q, q)), 0
     for a in range(k):
         for b in range(a, k):
             h = height[a, b]
-            total = blocks[a, b] + np.dot(left[a, b, :h].T, right[a, b, :h])
-            missing[a * q : (a + 1) * q, b * q : (b + 1) * q] = total
-            missing[b * q : (b + 1) * q, a * q : (a + 1) * q] = total.T
+            missing[pair] = blocks[a, b] + np.dot(left[a, b, :h].T, right[a, b, :h])
+            pair += 1
     return missing

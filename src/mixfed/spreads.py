@@ -26,10 +26,11 @@ from scipy.sparse import csr_array
 from .arrays import Bools, Floats
 from .candidates import Frame
 from .cones import Cone, climb, unbound
-from .deviations import DeviateSum, Spreads, doubled, packed, triangle, unpacked
+from .deviations import DeviateSum, Spreads
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
+from .symmetric import doubled, mirrored, packed, paired, triangle, unpacked
 
 HEED = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""
@@ -74,7 +75,7 @@ def em_step(found: Fitted) -> Spreads:
     """Take a step of EM: models by generalised least squares, Psi and noise by their expectations."""
     mixture, reply, rules = found.mixture, found.reply, found.rules
     _, k, dim = mixture.theta.shape
-    gram = reply.gram[0] + RIDGE * np.exp(-mixture.log_variance[0])[:, None, None] * np.eye(dim)
+    gram = unpacked(reply.gram[0], dim) + RIDGE * np.exp(-mixture.log_variance[0])[:, None, None] * np.eye(dim)
     theta = mixture.theta[0] + np.linalg.solve(gram, reply.score[0, :, :dim, None])[..., 0]
     variance, added = np.exp(mixture.log_variance[0]), _added_rows(k)
     # E[noise] of all rows is their variance plus twice the derivative by its logarithm.
@@ -140,10 +141,11 @@ def _curvature(found: Fitted, heed: float) -> Floats:
     q = reply.score.shape[-1]
     ridge = np.concatenate([np.full(dim, 1.0), np.zeros(2), np.full(q - dim - 2, 2.0)])
     prior = 0.5 * _added_rows(k) * found.rules.prior_variance * precision
-    whole: Floats = -heed * reply.missing[0]
+    whole = mirrored(-heed * reply.missing[0], k)
+    known = unpacked((1.0 - heed) * reply.expected[0] + heed * reply.observed[0], q)
     for j in range(k):
         own = whole[j * q : (j + 1) * q, j * q : (j + 1) * q]
-        own += (1.0 - heed) * reply.expected[0, j] + heed * reply.observed[0, j]
+        own += known[j]
         own += RIDGE * np.diag(np.where(ridge > 0, precision[j] ** ridge, 0.0))
         own[dim, dim] += prior[j] + RIDGE
     share, total = np.exp(mixture.log_weight[0]), reply.clients[0].sum()
@@ -170,7 +172,8 @@ def learned(before: Fitted, here: Fitted) -> Fitted:
     told, expected = float(change @ step), float(step @ bend)
     if min(told, expected) <= _LEAST_BEND * max(told, expected):
         return here
-    missing = here.reply.missing + np.outer(bend, bend) / expected - np.outer(change, change) / told
+    correction = np.outer(bend, bend) / expected - np.outer(change, change) / told
+    missing = here.reply.missing + paired(correction, here.mixture.theta.shape[1])
     return dataclasses.replace(here, reply=dataclasses.replace(here.reply, missing=missing))
 
 
@@ -186,6 +189,9 @@ class _Room:
     def __init__(self, found: Fitted) -> None:
         self.found = found
         self.k, self.dim = found.mixture.theta.shape[1:]
+        expected = unpacked(found.reply.expected[0], found.reply.score.shape[-1])
+        self.fisher: Floats = expected[:, self.dim + 2 :, self.dim + 2 :]
+        """Of the numbers of Psi, (k, v, v)."""
         self.live = self._live()
         self.reduce = self._reduce()
         self.slope: Floats = self.reduce.T @ _slope(found)
@@ -198,7 +204,7 @@ class _Room:
         """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
         if self.found.full:
             return np.ones(self.found.mixture.spread.shape[-1], dtype=np.bool_)
-        own = np.diagonal(self.found.reply.expected[0].sum(axis=0))[self.dim + 2 :]
+        own = np.diagonal(self.fisher.sum(axis=0))
         return np.asarray(own > 0)
 
     def _reduce(self) -> Any:
@@ -234,7 +240,7 @@ class _Room:
 
     def faces(self) -> list[Edge]:
         """Find the faces on which the covariances lie."""
-        fisher = self.found.reply.expected[0][:, self.dim + 2 :, self.dim + 2 :][:, self.live][:, :, self.live]
+        fisher = self.fisher[:, self.live][:, :, self.live]
         slopes = self.slope[self.split :].reshape(self.k, -1)
         find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
         return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]

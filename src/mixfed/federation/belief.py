@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import cache, lru_cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
 from ..messages import MessageError
+from ..symmetric import places
 from .wire import Enrolled
 
 _SLACK = 1e-4
@@ -114,6 +115,8 @@ def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
     _expect_parts("rows", content.rows, asked.rows)
     _expect("squares", content.squares / _sizes(query.candidates), (0, asked.most))
     _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
+    if len(content.gram) != (len(query.candidates) if query.curvature else 0):
+        raise MessageError(f"second moments of {len(content.gram)} candidates")
     if query.curvature and query.since is None:
         _expect_moments(content.gram, content.score, content.squares, asked.most)
 
@@ -124,7 +127,7 @@ def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
     _expect_parts("rows", content.rows, asked.rows)
     # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
     _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
-    _expect("squares", np.diagonal(content.gram, axis1=-2, axis2=-1), (0, np.inf))
+    _expect("squares", content.gram[..., _diagonal(query.candidates.theta.shape[-1])], (0, np.inf))
 
 
 @weigh.register
@@ -170,37 +173,44 @@ def _too_likely(likelihood: Floats, rows: Floats, log_variance: Floats) -> bool:
 
 
 def _expect_moments(gram: Floats, cross: Floats, square: Floats, most: float) -> None:
-    """Expect sums z z^T (..., d, d), z r (..., d) and r^2 (...), which bound each other (Cauchy and Schwarz).
+    """Expect sums z z^T (..., v), packed, z r (..., d) and r^2 (...), which bound each other (Cauchy and Schwarz).
 
     ``most`` is the largest that a sum of squares can be.
     """
-    dim = gram.shape[-1]
-    squares = np.diagonal(gram, axis1=-2, axis2=-1)
-    _expect("squares", squares, (0, most))
-    if _too_large(gram.reshape(-1, dim, dim), cross.reshape(-1, dim), square.reshape(-1)):
+    dim = cross.shape[-1]
+    _expect("squares", gram[..., _diagonal(dim)], (0, most))
+    if _too_large(gram.reshape(-1, gram.shape[-1]), cross.reshape(-1, dim), square.reshape(-1)):
         raise MessageError("products that are larger than their squares allow")
+
+
+@cache
+def _diagonal(dim: int) -> Ints:
+    """Say where the diagonal is in a packed matrix, (d,)."""
+    return np.diag(places(dim))
 
 
 @compiled
 def _too_large(gram: Floats, cross: Floats, square: Floats) -> bool:
-    """Say whether products are larger than their squares allow. gram (m, d, d), cross (m, d), square (m,)."""
+    """Say whether products are larger than their squares allow. gram (m, v), packed, cross (m, d), square (m,)."""
     m, d = cross.shape
     own, residual = np.empty((m, d)), np.sqrt(np.maximum(square, 0.0))
     for i in range(m):
         for a in range(d):
-            own[i, a] = math.sqrt(max(gram[i, a, a], 0.0))
+            own[i, a] = math.sqrt(max(gram[i, a * (a + 3) // 2], 0.0))
     # Clients whose membership is next to nothing are left out of some sums: what is next to nothing is not compared.
     largest = own.max()
     least, smallest = _SLACK * largest * residual.max(), _SLACK * largest**2
     for i in range(m):
+        first = 0
         for a in range(d):
             if abs(cross[i, a]) > (1.0 + _SLACK) * own[i, a] * residual[i] + least:
                 return True
             excess = 0.0
-            for b in range(d):
-                excess = max(excess, abs(gram[i, a, b]) - (1.0 + _SLACK) * own[i, a] * own[i, b])
+            for b in range(a + 1):
+                excess = max(excess, abs(gram[i, first + b]) - (1.0 + _SLACK) * own[i, a] * own[i, b])
             if excess > smallest:
                 return True
+            first += a + 1
     return False
 
 

@@ -17,7 +17,7 @@ from ..exchange import Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
-VERSION = 2
+VERSION = 3
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -95,7 +95,7 @@ _KINDS = messages.KINDS | {kind.__name__: kind for kind in (Enrol, Enrolled, Con
 
 def pack(message: Ask | Answer) -> bytes:
     """Turn a message into the bytes that travel."""
-    return _HEAD.pack(_MARK, VERSION) + messages.encode(message)
+    return messages.encode(message, _HEAD.pack(_MARK, VERSION))
 
 
 def unpack(content: bytes, kind: type[M]) -> M:

@@ -267,15 +267,18 @@ def profile(results: Results) -> None:
 def startup(results: Results) -> None:
     """Time the start of the command against the imports that nobody can avoid."""
 
-    def run(*command: str) -> float:
-        return median(lambda: subprocess.run(command, check=True, capture_output=True))
+    def compare(name: str, limit: float, *commands: tuple[str, ...]) -> None:
+        ours, theirs = medians(
+            [partial(subprocess.run, command, check=True, capture_output=True) for command in commands]
+        )
+        results.add("startup", name, ours / theirs, limit)
 
-    def python(code: str) -> float:
-        return run(sys.executable, "-c", code)
+    def python(code: str) -> tuple[str, ...]:
+        return (sys.executable, "-c", code)
 
     mixfed = str(BIN / "mixfed")
-    results.add("startup", "mixfed --help / typer", run(mixfed, "--help") / python("import typer.rich_utils"), 1.5)
-    results.add("startup", "import mixfed / import numpy", python("import mixfed") / python("import numpy"), 2)
+    compare("mixfed --help / typer", 1.5, (mixfed, "--help"), python("import typer.rich_utils"))
+    compare("import mixfed / import numpy", 2, python("import mixfed"), python("import numpy"))
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/clients.parquet"
         subprocess.run(
@@ -283,8 +286,8 @@ def startup(results: Results) -> None:
             check=True,
             capture_output=True,
         )
-        fit = run(mixfed, "fit", table, "--client", "client", "--target", "y", "--out", f"{folder}/result")
-    results.add("startup", "mixfed fit / imports", fit / python("import numba, scipy.linalg, pyarrow.parquet"), 3)
+        fit = (mixfed, "fit", table, "--client", "client", "--target", "y", "--out", f"{folder}/result")
+        compare("mixfed fit / imports", 3, fit, python("import numba, scipy.linalg, pyarrow.parquet"))
 
 
 FIT = """

@@ -46,7 +46,7 @@ def options(
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(100_000)  # imports make objects by the ten thousand, none of them to be collected
-    sys.meta_path.insert(0, _NoPandas())
+    sys.meta_path.insert(0, _Spared())
     try:
         app()
     except SystemExit as end:
@@ -56,12 +56,14 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(STOPPED)
         raise
+    finally:
+        gc.freeze()  # nor at the end, when Python would look through all of them several times
 
 
-class _NoPandas:
-    """Arrow imports pandas, where there is any, to see whether what it is given is from there. Nothing in here is."""
+class _Spared:
+    """Arrow imports pandas, and numba cffi, to see whether what they are given is from there. Nothing in here is."""
 
     def find_spec(self, name: str, *rest: object) -> None:
         """Spare a command the time, which is as long as that of a small fit."""
-        if name == "pandas":
+        if name in ("pandas", "cffi"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)

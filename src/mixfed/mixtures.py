@@ -18,7 +18,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve
 
 from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum
@@ -150,19 +150,14 @@ def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
 
 def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
     """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
-    theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
-    k, dim = theta.shape
-    squares, grams = reply.squares[c], unpacked(reply.gram[c], dim)
-    blocks = []
-    for j in range(k):
-        noise = 0.5 * (squares[j] + PRIOR_ROWS * rules.prior_variance) * precision[j]
-        gram = (grams[j] + RIDGE * np.eye(dim)) * precision[j]
-        blocks += [gram, np.array([[noise]]), np.zeros((1, 1))]
-    complete: Floats = block_diag(*blocks)
+    k, dim = candidates.theta[c].shape
+    precision, kinds = np.exp(-candidates.log_variance[c]), np.arange(k)
+    complete = np.zeros((k, dim + 2, k, dim + 2))
+    complete[kinds, :dim, kinds, :dim] = precision[:, None, None] * (unpacked(reply.gram[c], dim) + RIDGE * np.eye(dim))
+    complete[kinds, dim, kinds, dim] = 0.5 * precision * (reply.squares[c] + PRIOR_ROWS * rules.prior_variance)
     share, total = np.exp(candidates.log_weight[c]), reply.clients[c].sum()
-    places = np.arange(k) * (dim + 2) + dim + 1
-    complete[np.ix_(places, places)] = total * (np.diag(share) - np.outer(share, share))
-    return complete
+    complete[:, -1, :, -1] = total * (np.diag(share) - np.outer(share, share))
+    return complete.reshape(k * (dim + 2), k * (dim + 2))
 
 
 def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:

@@ -142,16 +142,14 @@ def _add_averaged(
 
 
 @compiled
-def _inner_products(phi: Array, begin: int, end: int, room: Array, out: Array) -> int:
+def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
     """Write X X^T or X^T X of one client, whichever is smaller, in the lower half of a corner of out (d, d).
 
-    phi (n, d); room (d d,) is to work with. Gives the size of the corner.
+    phi (n, d). Gives the size of the corner.
     """
     n_rows, dim = end - begin, phi.shape[1]
     if n_rows > dim:
-        x, whole = phi[begin:end], room.reshape(dim, dim)
-        np.dot(x.T, x, whole)
-        out[:dim, :dim] = whole
+        np.dot(phi[begin:end].T, phi[begin:end], out)
         return int(dim)
     for row in range(begin, end, 2):  # two rows with two others: half as often to memory, and no wait for the last sum
         below = min(row + 1, end - 1)
@@ -275,11 +273,7 @@ def refine(
     losses, membership = np.empty((most, k)), np.empty((most, k))
     labels = np.zeros(most, np.int64)
     total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
-    room, products, factor = (
-        np.empty(dim * dim, phi.dtype),
-        np.empty((dim, dim), phi.dtype),
-        np.empty((dim, dim), phi.dtype),
-    )
+    products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
     begin, size = 0, 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
@@ -293,7 +287,7 @@ def refine(
         for i in range(end - begin):
             a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
             if update == FEDPROX:
-                size = _inner_products(x, a, b, room, products)
+                size = _inner_products(x, a, b, products)
             for j in range(labels[i] if hard else 0, labels[i] + 1 if hard else k):
                 share = membership[i, j]
                 if share == 0.0:
@@ -360,18 +354,14 @@ def own_models(
         np.empty(dim, phi.dtype),
         np.empty(dim, phi.dtype),
     )
-    room, products, factor = (
-        np.empty(dim * dim, phi.dtype),
-        np.empty((dim, dim), phi.dtype),
-        np.empty((dim, dim), phi.dtype),
-    )
+    products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
     predicted = np.dot(phi, theta)
     for i in range(len(own)):
         a, b = offsets[i], offsets[i + 1]
         j = int(np.argmax(membership[i]))
         rate = number(step * membership[i, j] / (b - a))
         if update == FEDPROX:
-            size = _inner_products(phi, a, b, room, products)
+            size = _inner_products(phi, a, b, products)
             _add_proximal(phi, targets, predicted, j, a, b, rate, products, size, factor, spare, total)
         else:
             _add_averaged(code, phi, targets, predicted, j, a, b, rate, local_steps, gradient, spare, total)
@@ -385,11 +375,11 @@ def own_models(
 def peak(phi: Array, offsets: Ints) -> float:
     """Give the largest |X_i|^2 / n_i of any client, the norm being the spectral one."""
     dim = phi.shape[1]
-    room, products = np.empty(dim * dim, phi.dtype), np.zeros((dim, dim), phi.dtype)
+    products = np.zeros((dim, dim), phi.dtype)
     most = 0.0
     for i in range(len(offsets) - 1):
         a, b = offsets[i], offsets[i + 1]
-        size = _inner_products(phi, a, b, room, products)
+        size = _inner_products(phi, a, b, products)
         corner = np.ascontiguousarray(products[:size, :size])  # of which eigvalsh reads the lower half
         most = max(most, np.linalg.eigvalsh(corner)[-1] / (b - a))
     return most

@@ -101,6 +101,12 @@ def test_the_number_of_kinds_is_found(design):
     assert np.all(np.diff(likelihood[: len(made.theta)]) > 0)
 
 
+def test_the_number_of_kinds_is_found_by_sums_in_a_basis_narrower_than_the_features():
+    clients = simulate(n_clients=400, dim=9, n_clusters=3, noise=0.5, seed=0).clients
+    summed, single = fit(clients, anchors="summed"), fit(clients)
+    assert bottleneck_distance(summed.model.theta, single.model.theta) < 1e-6
+
+
 def test_twenty_starts_give_one_model():
     made = simulate("nested", n_clients=1500, dim=8, seed=2)
     rng = np.random.default_rng(0)

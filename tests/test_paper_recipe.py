@@ -19,10 +19,12 @@ from mixfed import (
     fit_paper,
     simulate,
 )
+from mixfed.candidates import GramSum
 from mixfed.client import own_models
 from mixfed.data import Rows
 from mixfed.exchange import Mixture, Refine
 from mixfed.journal import JournalPool, fingerprint
+from mixfed.messages import KINDS
 from mixfed.model import Model
 from mixfed.theory import least_gap
 
@@ -146,7 +148,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(small, tmp_path, last):
     assert resumed.trace == whole.trace
 
 
-def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path):
+def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path, monkeypatch):
     path, pool = tmp_path / "journal", LocalPool(small.clients)
     with pytest.raises(KeyboardInterrupt), JournalPool(pool, path, "one", resume=False):
         raise KeyboardInterrupt
@@ -157,6 +159,8 @@ def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path):
     first = fingerprint(small.clients, settings_for(small))
     assert first != fingerprint(small.clients, settings_for(small, step=0.02))
     assert first != fingerprint(small.clients.subset(np.arange(1999)), settings_for(small))
+    monkeypatch.setitem(KINDS, "ModelSum", GramSum)  # an earlier program's replies, made of other sums
+    assert first != fingerprint(small.clients, settings_for(small))
 
 
 def test_every_client_has_a_model_of_its_own(small):

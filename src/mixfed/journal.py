@@ -15,7 +15,7 @@ import copy
 import hashlib
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -129,8 +129,9 @@ class Described(Protocol):
 
 
 def fingerprint(clients: Described, *settings: object) -> str:
-    """Summarise data, settings and version, so that a change of any shows."""
-    content = repr((__version__, clients.digest, clients.features, *settings))
+    """Summarise data, settings, version and what replies are made of, so that a change of any shows."""
+    made_of = [(name, item.name, item.type) for name, kind in sorted(KINDS.items()) for item in fields(kind)]
+    content = repr((__version__, made_of, clients.digest, clients.features, *settings))
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 

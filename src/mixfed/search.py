@@ -244,7 +244,8 @@ class Search:
 
     def converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
         """Lead conversations side by side, and report every exchange."""
-        round_, last = 0, None
+        round_ = 0
+        last: tuple[Frame, Floats] | None = None
 
         def report(queries: Sequence[Query[Any]], replies: Sequence[Any]) -> None:
             nonlocal round_, last
@@ -259,17 +260,17 @@ class Search:
                 self.searched_clients = round(float(said[0][1].clients[0].sum()))
             info = self._info([reply for _, reply in said])
             if len(said) == 1:
-                theta = said[0][0].candidates.theta[np.argmax(said[0][1].likelihood)]
-                info, last = dataclasses.replace(info, movement=_movement(last, theta)), theta
+                (query, reply), before = said[0], last
+                last = query.frame, query.candidates.theta[np.argmax(reply.likelihood)]
+                if before is not None and before[0] is last[0]:  # else in other units
+                    info = dataclasses.replace(info, movement=_movement(before[1], last[1]))
             self.run.report(phase, round_, 0, info)
 
         return converse(self.run.pool, conversations, report, who)
 
 
-def _movement(before: Floats | None, now: Floats) -> float | None:
+def _movement(before: Floats, now: Floats) -> float:
     """Say how far models have moved: the largest of the distances to the nearest before. (k, d), (k, d)."""
-    if before is None:
-        return None
     return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
 
 

@@ -293,3 +293,19 @@ def test_quiet_prints_nothing(tmp_path):
     silent("assign", result, data, "--out", tmp_path / "kinds.parquet")
     silent("predict", result, data, "--out", tmp_path / "predictions.parquet")
     silent("report", result)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
+@pytest.mark.parametrize("command", [["--version"], ["--help"], ["assign"]], ids=lambda command: command[0])
+def test_output_that_cannot_be_written_is_told_and_output_that_nobody_reads_is_not(table, fitted, tmp_path, command):
+    if command == ["assign"]:
+        command = ["assign", str(fitted[0]), str(table), "--out", str(tmp_path / "kinds.parquet")]
+    command = [sys.executable, "-m", "mixfed", *command]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (2, "mixfed: standard output: No space left on device\n")
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        result = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (1, "")

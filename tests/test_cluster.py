@@ -417,7 +417,7 @@ def test_without_dask_the_command_line_says_what_to_install(made, tmp_path):
     fit = ["mixfed", "fit", str(tmp_path / "t.parquet"), "--client", "client", "--target", "y", "--out", "o"]
     program = f"import sys; sys.modules['distributed'] = None; sys.argv = {[*fit, '--dask', 'tcp://x:1']}"
     result = subprocess.run(
-        [sys.executable, "-c", f"{program}; from mixfed.cli import main; main()"],
+        [sys.executable, "-c", f"{program}; from mixfed.cli import run; run()"],
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import datetime
 import gzip
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -49,6 +51,48 @@ def both(path, client="store", target="sales", features=None):
     clients = Clients.from_file(path, client, target, features)
     assert_same(pack(path, path.with_name("packed"), client, target, features), clients)
     return clients
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        (pa.binary(), str.encode),
+        (pa.binary(3), str.encode),
+        (pa.large_binary(), str.encode),
+        (pa.string_view(), str),
+        (pa.uuid(), lambda name: name.ljust(16).encode()),
+    ],
+    ids=["binary", "fixed", "large", "view", "uuid"],
+)
+def test_ids_that_are_bytes_or_uuids_become_text(plain, tmp_path, kind, written):
+    frame = pa.Table.from_pandas(table())
+    ids = pa.array([written(name) for name in table()["store"]], kind)
+    pq.write_table(frame.set_column(0, "store", ids), tmp_path / "t.parquet")
+    clients = both(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(clients.y, plain.y)
+    assert clients.ids[0] == ("53303020-2020-2020-2020-202020202020" if kind == pa.uuid() else plain.ids[0])
+    listed = mixfed("fit", tmp_path / "t.parquet", "--out", tmp_path / "r")
+    assert "client?" in listed.stdout, listed.output
+
+
+def test_ids_that_are_bytes_but_no_text_are_refused(tmp_path):
+    frame = pa.Table.from_pandas(table())
+    ids = pa.array([name.encode("utf-16") for name in table()["store"]], pa.binary())
+    pq.write_table(frame.set_column(0, "store", ids), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t.parquet: column 'store': the client ids are bytes that are no text: write"):
+        Clients.from_file(tmp_path / "t.parquet", "store", "sales")
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns", "Europe/Berlin"), pa.duration("ns"), pa.time64("ns")], ids=str)
+def test_times_to_the_nanosecond_are_shown_and_left_out(tmp_path, kind):
+    frame = pa.Table.from_pandas(table()).append_column("when", pa.array(np.arange(17, 17 + ROWS), kind))
+    pq.write_table(frame, tmp_path / "t.parquet")
+    # In a process of its own: where there is pandas, Arrow asks it for times that Python has no form for.
+    for more in ((), ("--client", "store", "--target", "sales", "--clusters", "2")):
+        command = [sys.executable, "-m", "mixfed", "fit", tmp_path / "t.parquet", "--out", tmp_path / "r", *more]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == (0 if more else 2), result.stderr
+        assert "when" in result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ Heavy modules are imported by the commands that need them, so that ``mixfed --he
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from typing import Annotated
@@ -13,7 +12,7 @@ from typing import Annotated
 import typer
 
 from . import __version__, cli_compare, cli_federate, cli_fit, cli_show, cli_try
-from .usage import STOPPED, PlainGroup
+from .usage import STOPPED, PlainGroup, flush_output
 
 app = typer.Typer(
     name="mixfed",
@@ -43,27 +42,16 @@ def options(
     """Find the kinds of client, one regression model per kind, and each client's kind."""
 
 
-def main() -> None:
-    """Run the command line."""
-    gc.set_threshold(100_000)  # imports make objects by the ten thousand, none of them to be collected
-    sys.meta_path.insert(0, _Spared())
+def run() -> None:
+    """Run the command that is asked for, and end the process with its exit code."""
     try:
         app()
+    except KeyboardInterrupt:  # no command has begun
+        os._exit(STOPPED)
     except SystemExit as end:
+        flush_output()
         if end.code == STOPPED:
             # If Ctrl-C came while Python ran generated code (as imports do), Python would kill itself at its end.
-            sys.stdout.flush()
             sys.stderr.flush()
             os._exit(STOPPED)
         raise
-    finally:
-        gc.freeze()  # nor at the end, when Python would look through all of them several times
-
-
-class _Spared:
-    """Arrow imports pandas, and numba cffi, to see whether what they are given is from there. Nothing in here is."""
-
-    def find_spec(self, name: str, *rest: object) -> None:
-        """Spare a command the time, which is as long as that of a small fit."""
-        if name in ("pandas", "cffi"):
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)

@@ -166,6 +166,7 @@ def submit(
     admin = open_kit(kit, Role.ADMIN)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
+    out.mkdir(parents=True, exist_ok=True)  # or why not: before the work, not after it
     new = new_run(admin, run, job)
     with _a_way_on(admin, new, out):
         found = _fetch(admin, new, out, quiet=as_json)
@@ -333,7 +334,7 @@ def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
     except PoolError as error:
         raise PoolError(f"{error}; {way}" if is_recorded(kit, run) else str(error)) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(way) from None
+        raise KeyboardInterrupt(*[way] if is_recorded(kit, run) else []) from None
 
 
 def _show(found: Result, out: Path | None, as_json: bool = False) -> None:

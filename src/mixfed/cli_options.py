@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from .errors import MixfedError, PoolError, SettingsError
-from .usage import STOPPED
+from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:
     from .run import Fit
@@ -68,6 +68,7 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             hint = _resume_hint(options) if isinstance(error, PoolError) else ""
             _end(f"{error}{hint}", 2, new)
         except OSError as error:
+            give_up_printing(error)
             _end(_why_not_written(error, options.get("out")) + _resume_hint(options), 2, new)
         except MemoryError:
             _end("there is not enough memory for this table: `mixfed pack` it, and fit the packed folder", 2, new)

@@ -154,9 +154,8 @@ def _column(name: str, values: pa.ChunkedArray, decimal: str) -> Column:
     elif holds is Holds.NUMBERS:
         whole = not pc.any(pc.match_substring_regex(pc.drop_null(values), r"[.,eE]")).as_py()
     filled = pc.drop_null(values)
-    example = _shown(filled[0].as_py(), whole) if len(filled) else ""
-    distinct = 0 if pa.types.is_nested(values.type) else len(pc.unique(filled))
-    return Column(name, str(holds), distinct, len(values), example, whole)
+    example = _shown(_first(filled), whole) if len(filled) else ""
+    return Column(name, str(holds), _distinct(filled), len(values), example, whole)
 
 
 def _holds(name: str, values: pa.ChunkedArray, decimal: str) -> Holds:
@@ -175,6 +174,28 @@ def _holds(name: str, values: pa.ChunkedArray, decimal: str) -> Holds:
         return words.holds()
     except DataError:
         return Holds.NUMBERS  # but for a few
+
+
+def _first(values: pa.ChunkedArray) -> Any:
+    """Give the first value, times without what is below a microsecond, for which Python has no form."""
+    first, kind = values[:1], values.type
+    if pa.types.is_timestamp(kind):
+        first = first.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif pa.types.is_duration(kind):
+        first = first.cast(pa.duration("us"), safe=False)
+    elif pa.types.is_time64(kind):
+        first = first.cast(pa.time64("us"), safe=False)
+    return first[0].as_py()
+
+
+def _distinct(values: pa.ChunkedArray) -> int:
+    """Count the values that differ; of lists and the like, none."""
+    if pa.types.is_nested(values.type):
+        return 0
+    try:
+        return len(pc.unique(values))
+    except pa.ArrowNotImplementedError:  # of types that are rare
+        return len(set(values.to_pylist()))
 
 
 def _shown(value: Any, whole: bool) -> str:
@@ -241,4 +262,4 @@ def _examples(source: Source, names: Sequence[str]) -> dict[str, str]:
     """Give the first value of each column, so that people see why it is no number."""
     batch = next(source.batches(names), None)
     filled = {name: pc.drop_null(batch[name]) for name in names} if batch is not None else {}
-    return {name: short(values[0].as_py()) for name, values in filled.items() if len(values)}
+    return {name: short(_first(values)) for name, values in filled.items() if len(values)}

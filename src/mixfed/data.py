@@ -299,6 +299,7 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
         column = column.dictionary_decode()
     if pa.types.is_nested(column.type):
         raise DataError(f"{source}: a client id must be one value, not a {column.type}")
+    column = in_letters(column, source)
     missing = column.is_null(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_null()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         missing = pc.or_(missing, pc.fill_null(pc.equal(column, ""), False))
@@ -310,6 +311,25 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
     place = np.empty(len(order), dtype=np.int64)
     place[order.to_numpy()] = np.arange(len(order))
     return encoded.dictionary.take(order), place[encoded.indices.to_numpy()]
+
+
+def in_letters(ids: pa.Array | pa.ChunkedArray, source: str) -> pa.Array | pa.ChunkedArray:
+    """Make text of ids that are UUIDs, bytes, or text as few programs write it; leave others as they are."""
+    import pyarrow as pa
+
+    kind = ids.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
+    if pa.types.is_string_view(kind):
+        return ids.cast(pa.string())
+    if pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        kind, ids = pa.binary(), ids.cast(pa.binary())
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return ids
+    try:
+        return ids.cast(pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{source}: the client ids are bytes that are no text: write them as text") from error
 
 
 def _as_float(values: Any, name: str) -> Array:

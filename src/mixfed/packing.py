@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from . import draws, tables, values
 from .arrays import Array, Floats, Ints
-from .data import Clients, content_digest, encode_clients, find_clients, with_intercept
+from .data import Clients, content_digest, encode_clients, find_clients, in_letters, with_intercept
 from .errors import ColumnError, DataError, NotUtf8Error
 from .gaps import Gaps
 from .rowfile import RowWriter
@@ -209,12 +209,13 @@ def _pour(source: Source, plan: Plan, sink: Sink, watch: Watch | None) -> None:
 
 def _places(batch: pa.Table, plan: Plan, ids: Array, name: str) -> tuple[Ints, Ints]:
     """Find a batch's clients among all (c,), and each row's (n,) place among those of the batch."""
-    column = batch[plan.client]
+    source = f"{name}: column '{plan.client}'"
+    column = in_letters(batch[plan.client], source)
     try:
         column = column.cast(plan.ids.type)  # the ids of a CSV file come as text
     except pa.ArrowException as error:
         raise _changed(name) from error
-    there, owner = find_clients(column, f"{name}: column '{plan.client}'")
+    there, owner = find_clients(column, source)
     places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
     if np.any(ids[places] != there):
         raise _changed(name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from typer.core import TyperGroup
@@ -37,9 +40,38 @@ class PlainGroup(TyperGroup):
         except click.Abort:
             click.echo("mixfed: stopped", err=True)
             code = STOPPED
+        except OSError as error:
+            give_up_printing(error)
+            raise
         if standalone_mode:
             sys.exit(code or 0)
         return code
+
+
+def flush_output() -> None:
+    """Write out what was printed, or end the command."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _end_output(error)
+
+
+def give_up_printing(error: OSError) -> None:
+    """End the command if it was printing that failed, and not something else."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_globals["__name__"].startswith(("click.", "rich.")):
+        _end_output(error)
+
+
+def _end_output(error: OSError) -> NoReturn:
+    """End the command because nothing can be printed: quietly if nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or else Python would try again at its end
+    if error.errno == errno.EPIPE:
+        sys.exit(1)
+    click.echo(f"mixfed: standard output: {os.strerror(error.errno or 0)}", err=True)
+    sys.exit(2)
 
 
 def _in_words(error: click.ClickException) -> str:

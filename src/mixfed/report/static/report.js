@@ -230,9 +230,10 @@
     const gap = Math.min(2, step * 0.1);
     const every = Math.ceil((labels.length * 46) / Math.max(right - left, 1));
     labels.forEach((label, b) => {
-      if (b % every === 0) add(svg, "text", { x: left + (b + (name ? 0 : 0.5)) * step, y: floor + 17, "text-anchor": "middle" }, name ? name(b) : label);
+      const middle = left + (b + (name ? 0 : 0.5)) * step;
+      if (b % every === 0 && (!name || middle < right - 50)) add(svg, "text", { x: middle, y: floor + 17, "text-anchor": "middle" }, name ? name(b) : label);
     });
-    if (name && (labels.length - 1) % every < every - 1) add(svg, "text", { x: right, y: floor + 17, "text-anchor": "end" }, name(labels.length));
+    if (name) add(svg, "text", { x: right, y: floor + 17, "text-anchor": "end" }, name(labels.length));
     add(svg, "line", { class: "axis", x1: left, x2: right, y1: floor, y2: floor });
     add(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, what);
     return {
@@ -309,8 +310,8 @@
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) });
       add(svg, "text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, label);
     }
-    for (const [value, label] of ticks(first, last, Math.min(last - first, width / 70))) {
-      if (Number.isInteger(value)) add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": "middle" }, label);
+    for (const [value] of ticks(first, last, Math.min(last - first, width / 70))) {
+      if (Number.isInteger(value)) add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": "middle" }, String(value));
     }
     const at = (i) => y(Math.max(ys[i], low - pad));
     let path = "";
@@ -318,6 +319,7 @@
       path += `${i && !point.begins ? "L" : "M"}${x(point.x)} ${at(i)}`;
     });
     add(svg, "path", { class: "line", d: path });
+    if (ys.some((value) => value < low - pad)) add(svg, "text", { x: right, y: floor - 10, "text-anchor": "end" }, "hollow: further down");
     points.forEach((point, i) => {
       const dot = add(svg, "circle", { cx: x(point.x), cy: at(i), r: point.chosen ? 7 : 4, fill: point.hollow || ys[i] < low - pad ? "var(--card)" : "var(--accent)", stroke: "var(--accent)", "stroke-width": 1.6, class: "point" });
       tell(dot, format(point));

@@ -431,7 +431,11 @@ def test_folders_made_for_results_that_there_are_none_of_are_removed(work):
     [
         ("p.parquet.partial", "predict result good.csv --out p.parquet", r"p.parquet: No space left on device"),
         ("k.parquet.partial", "assign result good.csv --out k.parquet", r"k.parquet: No space left on device"),
-        ("result/trace.parquet.partial", fit("good.csv", "--clusters 1 --out result"), r"result: No space left on dev"),
+        (
+            "result/trace.parquet.partial",
+            fit("good.csv", "--clusters 1 --out result"),
+            r"result/trace.parquet: No space",
+        ),
         ("result/model.json.partial.partial", fit("good.csv", "--clusters 1 --out result"), r"No space left on device"),
         ("result/journal.bin", fit("good.csv", "--clusters 1 --out result"), r"result: No space left on device"),
     ],

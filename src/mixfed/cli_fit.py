@@ -72,7 +72,10 @@ def fit(
     ] = None,
     card: Card = None,
     coef: Coefficients = None,
-    mlflow: Annotated[bool, typer.Option("--mlflow", help="Log the run and its files to MLflow.")] = False,
+    mlflow: Annotated[
+        bool,
+        typer.Option("--mlflow", help="Log run and files to the MLflow server in MLFLOW_TRACKING_URI."),
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

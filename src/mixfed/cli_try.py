@@ -111,12 +111,13 @@ def demo(
 
 def _save_simulation(made: Simulation, out: Path, quiet: bool = False) -> None:
     """Write a table and, next to it, the truth about it."""
-    from .tables import write_json, write_parquet
+    from .outputs import write_all
+    from .tables import parquet_writer, write_json
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(out, made.columns())
     truth = out.with_suffix(".truth.json")
-    write_json(truth, {"coef": made.theta.tolist(), "labels": made.labels.tolist()})
+    told = {"coef": made.theta.tolist(), "labels": made.labels.tolist()}
+    write_all({out: parquet_writer(made.columns()), truth: lambda path: write_json(path, told)})
     said = (
         f"{out}: {made.clients.n_rows} rows of {made.clients.n_clients} clients, {made.clients.dim} features, "
         f"{len(made.theta)} kinds; the truth is in {truth}"

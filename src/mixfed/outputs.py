@@ -44,16 +44,21 @@ def check_file(option: str, path: Path | None, *inputs: Path | None) -> None:
 def write_all(files: dict[Path, Callable[[Path], object]]) -> None:
     """Write files that belong together; old ones are replaced when all new ones are whole, and not before.
 
-    The last file is gone while the others are replaced, so that where there is one the others belong to it.
+    The last of several is gone while the others are replaced, so that where there is one the others belong to it.
     """
     partials = {path: path.with_name(path.name + ".partial") for path in files}
     try:
         for path, write in files.items():
-            write(partials[path])
-            with partials[path].open("rb") as file:
-                os.fsync(file.fileno())
-        *_, last = files
-        last.unlink(missing_ok=True)
+            try:
+                write(partials[path])
+                with partials[path].open("rb") as file:
+                    os.fsync(file.fileno())
+            except OSError as error:
+                error.filename = str(path)  # a full disk does not say which
+                raise
+        *others, last = files
+        if others:
+            last.unlink(missing_ok=True)
         for path, partial in partials.items():
             partial.replace(path)
     finally:

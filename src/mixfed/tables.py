@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import difflib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from .data import Rows, find_clients, with_intercept
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .errors import DataError, NotUtf8Error
 from .gaps import at_row
+from .outputs import write_all
 from .values import check_words, looks_numeric, numbers, short
 
 _ROW_GROUP = 1 << 17
@@ -250,14 +250,7 @@ def precision(schema: pa.Schema, features: Sequence[str]) -> type[np.floating[An
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` make a file beside ``path``, then put it in place in one step."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        write(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_all({path: write})
 
 
 def parquet_writer(columns: dict[str, Any]) -> Callable[[Path], object]:

@@ -117,7 +117,8 @@ def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None 
     except (ArithmeticError, ValueError, TypeError, LookupError, AssertionError) as error:
         # Sums that no check refused, and with which the mathematics failed: they would be no better the next time.
         (folder / JOURNAL).unlink(missing_ok=True)
-        _complain(folder, f"the fit failed ({type(error).__name__}: {error}): some site's sums cannot be right")
+        whose = "some site's sums cannot be right, or else this is a defect of mixfed"
+        _complain(folder, f"the fit failed ({type(error).__name__}: {error}): {whose}")
         raise
 
 

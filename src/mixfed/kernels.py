@@ -239,11 +239,11 @@ def _solve(products: Array, size: int, rate: float, factor: Array, solution: Arr
         for m in range(row):
             total -= factor[row, m] * solution[m]
         solution[row] = total * factor[row, row]
-    for row in range(size - 1, -1, -1):
-        total = solution[row]
-        for m in range(row + 1, size):
-            total -= factor[m, row] * solution[m]
-        solution[row] = total * factor[row, row]
+    for row in range(size - 1, -1, -1):  # along rows of the factor, too: down its columns is slower
+        own = solution[row] * factor[row, row]
+        solution[row] = own
+        for m in range(row):
+            solution[m] -= factor[row, m] * own
 
 
 @compiled

@@ -64,10 +64,9 @@ def median(work: Callable[[], object], times: int = 5) -> float:
     return statistics.median(taken)
 
 
-def medians(works: Sequence[Callable[[], object]], times: int = 5) -> list[float]:
-    """Time several, in turn, so that what else the machine does concerns them all."""
-    seconds = [[median(work, 1) for work in works] for _ in range(times)]
-    return [float(own) for own in np.median(seconds, axis=0)]
+def in_turn(works: Sequence[Callable[[], object]], times: int = 5) -> np.ndarray:
+    """Time several, one right after the other, so that what else the machine does concerns them all. -> (times, w)."""
+    return np.array([[median(work, 1) for work in works] for _ in range(times)])
 
 
 def product(made: Simulation) -> float:
@@ -113,9 +112,9 @@ def rounds(results: Results) -> None:
     }
     works["soft, exact"] = [exact_round(own, theta, 0.3) for own in (clients, single)], 6
     for name, (both, limit) in works.items():
-        double, half = medians(both)
-        results.add("round", name, double / yardstick, limit)
-        results.add("round", f"{name}, float32 / float64", half / double, 0.7)
+        double, half = in_turn(both).T
+        results.add("round", name, float(np.median(double)) / yardstick, limit)
+        results.add("round", f"{name}, float32 / float64", float(np.median(half / double)), 0.7)
 
 
 def whole_fit(results: Results) -> None:
@@ -268,10 +267,9 @@ def startup(results: Results) -> None:
     """Time the start of the command against the imports that nobody can avoid."""
 
     def compare(name: str, limit: float, *commands: tuple[str, ...]) -> None:
-        ours, theirs = medians(
-            [partial(subprocess.run, command, check=True, capture_output=True) for command in commands]
-        )
-        results.add("startup", name, ours / theirs, limit)
+        works = [partial(subprocess.run, command, check=True, capture_output=True) for command in commands]
+        ours, theirs = in_turn(works).T
+        results.add("startup", name, float(np.median(ours / theirs)), limit)
 
     def python(code: str) -> tuple[str, ...]:
         return (sys.executable, "-c", code)

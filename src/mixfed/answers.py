@@ -220,18 +220,9 @@ def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
     """Turn sums over x, with matrices as they are, into sums over z."""
     score, missing = sums.score, sums.missing
     if not frame.is_white:
-        turn = _turn(frame)
+        turn = frame.turn(2)  # of theta_j, log variance_j and log weight_j
         score, missing = score @ frame.whiten, turn.T @ missing @ turn
     return dataclasses.replace(sums, score=score, gram=packed(_in_standard_units(frame, sums.gram)), missing=missing)
-
-
-@lru_cache(maxsize=4)
-def _turn(frame: Frame) -> Floats:
-    """Say how a kind's parameters (theta, log variance, log weight) for x depend on those for z. -> (D + 2, d + 2)."""
-    wide, dim = frame.whiten.shape
-    turn = np.zeros((wide + 2, dim + 2))
-    turn[:wide, :dim], turn[wide:, dim:] = frame.whiten, np.eye(2)
-    return turn
 
 
 def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
@@ -281,7 +272,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         *information(query, gram, score, *rest),
         missing,
     )
-    return told if full else told.turned(frame.whiten)
+    return told if full else told.turned(frame)
 
 
 @answer.register

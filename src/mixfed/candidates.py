@@ -88,6 +88,13 @@ class Frame:
         """Whether whitening changes nothing."""
         return self.whiten.shape[0] == self.dim and np.array_equal(self.whiten, np.eye(self.dim))
 
+    def turn(self, others: int) -> Floats:
+        """Say how theta and other parameters for x depend on those for z, which differ in theta. -> (D + o, d + o)."""
+        wide, dim = self.whiten.shape
+        turn = np.zeros((wide + others, dim + others))
+        turn[:wide, :dim], turn[wide:, dim:] = self.whiten, np.eye(others)
+        return turn
+
     def models(self, theta: Floats) -> Floats:
         """Turn models in standard units into models of x for (y - target_centre) / scale. theta (L, d) -> (D, L)."""
         return np.asarray(self.whiten @ theta.T + self.slope[:, None] / self.scale)
@@ -194,7 +201,7 @@ class ExpectSum:
             self.missing + other.missing,
         )
 
-    @property
+    @cached_property
     def matrices(self) -> Floats:
         """The sums of z z^T as matrices, (C, k, d, d)."""
         return unpacked(self.gram, self.score.shape[-1])

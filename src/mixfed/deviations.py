@@ -91,19 +91,17 @@ class DeviateSum:
         told |= {name: getattr(self, name)[list(informed)] for name in INFORMATION}
         return dataclasses.replace(self, **told)
 
-    def turned(self, whiten: Floats) -> DeviateSum:
-        """Turn sums about shifted and stretched columns into sums about whitened ones (D, d), but for Psi."""
-        (wide, dim), v = whiten.shape, self.score.shape[-1] - len(whiten) - 2
-        before, after = wide + 2 + v, dim + 2 + v
-        own = np.zeros((before, after))
-        own[:wide, :dim], own[wide:, dim:] = whiten, np.eye(2 + v)
+    def turned(self, frame: Frame) -> DeviateSum:
+        """Turn sums about shifted and stretched columns into sums about whitened ones, but for Psi."""
+        whiten, size = frame.whiten, self.score.shape[-1]
+        turn = frame.turn(size - len(whiten))
         return dataclasses.replace(
             self,
-            gram=packed(whiten.T @ unpacked(self.gram, wide) @ whiten),
-            score=self.score @ own,
-            expected=packed(own.T @ unpacked(self.expected, before) @ own),
-            observed=packed(own.T @ unpacked(self.observed, before) @ own),
-            missing=own.T @ self.missing @ own,
+            gram=packed(whiten.T @ unpacked(self.gram, len(whiten)) @ whiten),
+            score=self.score @ turn,
+            expected=packed(turn.T @ unpacked(self.expected, size) @ turn),
+            observed=packed(turn.T @ unpacked(self.observed, size) @ turn),
+            missing=turn.T @ self.missing @ turn,
         )
 
 

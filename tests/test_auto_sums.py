@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import client_rows, random_clients
+from conftest import client_rows, random_clients, random_frame
 from mixfed import mixtures, simulate
 from mixfed.anchors import Anchors
 from mixfed.candidates import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
@@ -26,12 +26,6 @@ sizes = st.lists(st.integers(1, 6), min_size=2, max_size=12)
 def plain_frame(dim: int) -> Frame:
     """Units in which nothing is changed."""
     return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
-
-
-def random_frame(seed: int, dim: int) -> Frame:
-    rng = np.random.default_rng([seed, 7])
-    centre, whiten, slope = rng.standard_normal(dim), rng.standard_normal((dim, dim)), rng.standard_normal(dim)
-    return Frame(centre, rng.uniform(0.5, 2.0, dim), whiten, slope, 0.3, 1.7, None, 1.0)
 
 
 def random_candidates(seed: int, count: int, k: int, dim: int) -> Candidates:
@@ -53,9 +47,9 @@ def log_density(z, y, candidates, c):
     return candidates.log_weight[c] - 0.5 * len(y) * np.log(2 * np.pi * variance) - squares / (2 * variance)
 
 
-@given(seeds, sizes, st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.booleans())
-def test_expectations_equal_a_plain_loop(seed, sizes, dim, k, count, hard):
-    clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
+@given(seeds, sizes, st.integers(1, 4), st.integers(0, 4), st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_expectations_equal_a_plain_loop(seed, sizes, dim, more, k, count, hard):
+    clients, frame = random_clients(seed, sizes, dim + more), random_frame(seed, dim + more, dim)
     candidates = random_candidates(seed, count, k, dim)
     reply = LocalPool(clients).ask(Expect(frame, candidates, tuple(range(count)), hard))
     for c in range(count):
@@ -159,12 +153,13 @@ def test_a_local_step_in_plain_units_is_a_round_of_phase_2(seed, sizes, dim, k, 
         np.testing.assert_allclose(getattr(local, name), value, **EXACT, err_msg=name)
 
 
-@given(seeds, st.lists(st.integers(1, 6), min_size=2, max_size=8), st.integers(1, 3), st.booleans())
-def test_every_reply_is_the_sum_of_the_clients_replies(seed, sizes, dim, hard):
-    clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
+@given(seeds, st.lists(st.integers(1, 6), min_size=2, max_size=8), st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_every_reply_is_the_sum_of_the_clients_replies(seed, sizes, dim, more, hard):
+    columns = dim + more
+    clients, frame = random_clients(seed, sizes, columns), random_frame(seed, columns, dim)
     mixture = random_candidates(seed, 1, 2, dim)
     queries = [
-        Gram(np.zeros(dim), np.ones(dim), 0.0, 2.0),
+        Gram(np.zeros(columns), np.ones(columns), 0.0, 2.0),
         PairMoments(frame, True),
         SplitMoments(frame, mixture),
         Expect(frame, random_candidates(seed, 2, 2, dim), (1,), hard),

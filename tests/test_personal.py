@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from conftest import client_rows, random_clients
+from conftest import client_rows, random_clients, random_frame
 from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto, simulate
 from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
@@ -25,7 +25,8 @@ from mixfed.data import Rows, rows_from_arrays
 from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads
 from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
-from mixfed.messages import check, decode, encode
+from mixfed.federation.wire import check_answer, check_query
+from mixfed.messages import decode, encode
 from mixfed.metrics import bottleneck_matching
 from mixfed.mixtures import Rules
 from mixfed.pool import Sample
@@ -93,18 +94,10 @@ def whole_likelihood(model, clients):
 # ---------------------------------------------------------------- the exchange
 
 
-def random_frame(seed, dim):
-    rng = np.random.default_rng([seed, 7])
-    whiten = rng.standard_normal((dim, dim))
-    return Frame(
-        rng.standard_normal(dim), rng.uniform(0.5, 2, dim), whiten, rng.standard_normal(dim), 0.3, 1.7, None, 1.0
-    )
-
-
-def random_spreads(seed, count, k, dim, full):
+def random_spreads(seed, count, k, dim, full, columns=None):
     rng = np.random.default_rng([seed, 8])
     half = 0.5 * rng.standard_normal((count, k, dim, dim))
-    spread = packed(half @ half.swapaxes(2, 3)) if full else rng.uniform(0.1, 1.0, (count, k, dim))
+    spread = packed(half @ half.swapaxes(2, 3)) if full else rng.uniform(0.1, 1.0, (count, k, columns or dim))
     weight = np.log(rng.dirichlet(np.full(k, 2.0), size=count))
     return Spreads(rng.standard_normal((count, k, dim)), rng.uniform(-1, 0.5, (count, k)), weight, spread)
 
@@ -209,15 +202,15 @@ def test_left_out_rows_are_those_of_a_plain_loop(full):
     np.testing.assert_array_equal(reply.rows, [17, 5])
 
 
-def test_the_exchange_travels_as_bytes():
-    clients, frame = random_clients(1, [1, 2, 5], 2), random_frame(2, 2)
-    query = Deviate(frame, random_spreads(3, 2, 2, 2, True), True, (1,))
-    sizes = {"D": 2}
-    check(decode(encode(query)), Deviate, sizes, bind=True)
-    reply = LocalPool(clients).ask(query)
-    back = decode(encode(reply))
-    check(back, type(reply), sizes, bind=False)
-    np.testing.assert_array_equal(back.missing, reply.missing)
+@pytest.mark.parametrize("full", [True, False])
+def test_the_exchange_travels_as_bytes(full):
+    clients, frame = random_clients(1, [1, 2, 5], 3), random_frame(2, 3, 2)
+    query = Deviate(frame, random_spreads(3, 2, 2, 2, full, 3), full, (1,))
+    sizes = check_query(decode(encode(query)), 3, 0)
+    total = LocalPool(clients).answer(query)
+    back = decode(encode(total))
+    check_answer(back, query, sizes)
+    np.testing.assert_array_equal(back.missing, total.missing)
 
 
 @pytest.mark.parametrize("full", [True, False])

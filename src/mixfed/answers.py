@@ -1,16 +1,14 @@
 """What clients do in the tuning-free recipe: answer its queries from their own rows.
 
-The compiled sums (`moments`, `posterior`) are over shifted and stretched columns x; here they are turned into standard
-units, once for all clients. This module adds to the `answer` and `answer_each` of `client`, and is where the pools get
-them from.
+The compiled sums (`moments`, `posterior`, `marginal`) are over shifted and stretched columns x, and the large ones are
+answered so: who adds them up turns the total into standard units. This module adds to the `answer` and `answer_each` of
+`client`, and is where the pools get them from.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -56,13 +54,9 @@ def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Arr
     )
 
 
-def _looked_at(frame: Frame, clients: Held, models: int) -> tuple[Frame, Callable[[Clients], Clients]]:
-    """Choose what to turn into standard units: the sums for so many models, or, if that is less work, the rows.
-
-    Rows it is where clients are few, or features are looked at in a few dimensions only. Gives the frame in which to
-    look at rows, and what takes them there.
-    """
-    if frame.dim * clients.n_rows > models * len(frame.stretch) ** 2 and 2 * frame.dim > len(frame.stretch):
+def _looked_at(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
+    """Give the frame in which to look at rows, and what takes them there: into standard units, if they are narrow."""
+    if not frame.narrow:
         return frame, lambda block: block
     names = tuple(f"z_{j}" for j in range(frame.dim))
 
@@ -119,7 +113,7 @@ def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
     def one(block: Clients) -> MatrixSum:
         ones = np.ones((block.n_clients, 1))
         pairs = moments.pair_moments(*_rows(block, frame), _pooled(frame, block.phi.dtype), ones)
-        matrix = _in_standard_units(frame, pairs)[0]
+        matrix = frame.whitened(pairs[0])
         if query.lone:
             alone = block.subset(np.flatnonzero(block.rows == 1))
             z, residual = frame.standardise(alone.design, alone.y)
@@ -135,13 +129,13 @@ def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
 def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
     """Pair moments at each kind's own model, weighted by membership."""
     mixture = query.mixture
-    frame, taken = _looked_at(query.frame, clients, mixture.theta.shape[1])
+    frame, taken = _looked_at(query.frame)
 
     def one(block: Clients) -> MatrixSum:
         block = taken(block)
         rows, models = _rows(block, frame), _models(mixture, frame, block.phi.dtype)
         membership = _memberships(block, frame, mixture, hard=False)
-        return MatrixSum(_in_standard_units(frame, moments.pair_moments(*rows, models, membership)), block.n_rows)
+        return MatrixSum(frame.whitened(moments.pair_moments(*rows, models, membership)), block.n_rows)
 
     return summed(one, clients)
 
@@ -178,7 +172,7 @@ def _local_step(query: LocalStep, clients: Held) -> ModelSum:
 def _expect(query: Expect, clients: Held) -> ExpectSum:
     candidates = query.candidates
     count, k, _ = candidates.theta.shape
-    frame, taken = _looked_at(query.frame, clients, count * k)
+    frame, taken = _looked_at(query.frame)
 
     def one(block: Clients) -> ExpectSum:
         block = taken(block)
@@ -208,33 +202,17 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             weight.reshape(count, k),
             squares.reshape(count, k),
             score.reshape(count, k, -1),
-            gram.reshape(count, k, *gram.shape[1:])[: count if query.curvature else 0],
+            packed(gram.reshape(count, k, *gram.shape[1:])[: count if query.curvature else 0]),
             overlap,
             np.array(missing).reshape(-1, k * (k + 1) // 2, len(models) + 2, len(models) + 2),
         )
 
-    return _standardised(frame, reduce(add, over_blocks(one, clients)))
-
-
-def _standardised(frame: Frame, sums: ExpectSum) -> ExpectSum:
-    """Turn sums over x, with matrices as they are, into sums over z."""
-    score, missing = sums.score, sums.missing
-    if not frame.is_white:
-        turn = frame.turn(2)  # of theta_j, log variance_j and log weight_j
-        score, missing = score @ frame.whiten, turn.T @ missing @ turn
-    return dataclasses.replace(sums, score=score, gram=packed(_in_standard_units(frame, sums.gram)), missing=missing)
-
-
-def _in_standard_units(frame: Frame, matrices: Floats) -> Floats:
-    """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
-    if frame.is_white:
-        return matrices
-    return np.asarray(frame.whiten.T @ matrices @ frame.whiten)
+    return summed(one, clients)
 
 
 @answer.register
 def _deviate(query: Deviate, clients: Held) -> DeviateSum:
-    """Sum over clients in the units of Psi; theta is turned into standard units once for all."""
+    """Sum over clients in the units of Psi."""
     from . import marginal
 
     frame, candidates, full = query.frame, query.candidates, query.full
@@ -262,7 +240,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         return first
 
     likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
-    told = DeviateSum(
+    return DeviateSum(
         likelihood,
         people.reshape(count, k),
         rows.reshape(count, k),
@@ -272,7 +250,6 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         *information(query, gram, score, *rest),
         missing,
     )
-    return told if full else told.turned(frame)
 
 
 @answer.register

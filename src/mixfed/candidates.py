@@ -1,6 +1,7 @@
 """The exchanges of the tuning-free recipe: standard units, moments, anchors' statistics, candidates.
 
-Shapes: D columns of the table, d whitened features, r columns of a basis, h anchors, C candidates, k kinds.
+Shapes: D columns of the table, d whitened features, r columns of a basis, h anchors, C candidates, k kinds; w columns
+of a sum as it travels, D unless its query says otherwise. The server turns totals into standard units.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from .arrays import Array, Floats
 from .exchange import Each, ModelSum, Query, Update
-from .symmetric import unpacked
+from .symmetric import packed, unpacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +84,14 @@ class Frame:
         """Take features and residuals as they are."""
         return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
 
-    @cached_property
-    def is_white(self) -> bool:
-        """Whether whitening changes nothing."""
-        return self.whiten.shape[0] == self.dim and np.array_equal(self.whiten, np.eye(self.dim))
+    @property
+    def narrow(self) -> bool:
+        """Whether features are looked at in few dimensions: it is less work to whiten rows, then, than sums."""
+        return 2 * self.dim <= len(self.stretch)
+
+    def whitened(self, matrices: Floats) -> Floats:
+        """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
+        return np.asarray(self.whiten.T @ matrices @ self.whiten)
 
     def turn(self, others: int) -> Floats:
         """Say how theta and other parameters for x depend on those for z, which differ in theta. -> (D + o, d + o)."""
@@ -180,13 +185,13 @@ class ExpectSum:
     rows: Annotated[Floats, "C k"]
     squares: Annotated[Floats, "C k"]
     """Sums of r^2."""
-    score: Annotated[Floats, "C k d"]
+    score: Annotated[Floats, "C k w"]
     """Sums of z r."""
-    gram: Annotated[Floats, "? k d*(d+1)/2"]
+    gram: Annotated[Floats, "? k w*(w+1)/2"]
     """Sums of z z^T, packed; of no candidate if no curvature was asked for."""
     overlap: Annotated[Floats, "C k k"]
     """Products of memberships."""
-    missing: Annotated[Floats, "i k*(k+1)/2 d+2 d+2"]
+    missing: Annotated[Floats, "i k*(k+1)/2 w+2 w+2"]
     """Covariance of the clients' scores given their rows, by Louis, for each informed candidate: pairs of kinds."""
 
     def __add__(self, other: ExpectSum) -> ExpectSum:
@@ -233,6 +238,23 @@ class Expect(Query[ExpectSum]):
     since: Candidates | None = None
     """If given, second moments are wanted as differences from those at these candidates, which the server has: only
     clients whose membership has moved have to be looked at for them."""
+
+    @property
+    def width(self) -> int:
+        """Columns (w) of the sums as they travel."""
+        return self.frame.dim if self.frame.narrow else len(self.frame.stretch)
+
+    def finish(self, total: ExpectSum) -> ExpectSum:
+        """Turn sums about x into sums about z."""
+        if self.frame.narrow:
+            return total
+        turn = self.frame.turn(2)  # of theta_j, log variance_j and log weight_j
+        return dataclasses.replace(
+            total,
+            score=total.score @ self.frame.whiten,
+            gram=packed(self.frame.whitened(total.matrices)),
+            missing=turn.T @ total.missing @ turn,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ class DaskPool:
 
         (reply,) = self._collect(total, f"the exchange {type(query).__name__}")
         self.traffic.count(query, reply)
-        return cast(S, reply)
+        return query.finish(reply)
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one; replies come in that order."""

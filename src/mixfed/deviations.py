@@ -6,7 +6,8 @@ so that y_i ~ N(X_i theta_j, V_ij), V_ij = s_j^2 I + X_i Psi_j X_i^T, for a clie
 models. The deviations are integrated out where the rows are. What travels are sums over clients, weighted by
 membership, of derivatives of log N(y_i | X_i theta_j, V_ij); no deviation of any client does.
 
-Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Spreads`), D columns of the table.
+Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Spreads`), D columns of the table; w
+columns of a sum as it travels, d or D. The server turns totals into standard units.
 """
 
 from __future__ import annotations
@@ -67,17 +68,17 @@ class DeviateSum:
     clients: Annotated[Floats, "C k"]
     """Memberships."""
     rows: Annotated[Floats, "C k"]
-    gram: Annotated[Floats, "C k d*(d+1)/2"]
+    gram: Annotated[Floats, "C k w*(w+1)/2"]
     """Sums of Z^T V^-1 Z, packed."""
-    score: Annotated[Floats, "C k d+v+2"]
+    score: Annotated[Floats, "C k w+v+2"]
     """Sums of the derivatives of log (w_j N_ij); that of the log weight is the membership."""
     overlap: Annotated[Floats, "C k k"]
     """Products of memberships."""
-    expected: Annotated[Floats, "i k (d+v+2)*(d+v+3)/2"]
+    expected: Annotated[Floats, "i k (w+v+2)*(w+v+3)/2"]
     """Fisher's information of each kind if memberships were known, for each informed candidate, packed."""
-    observed: Annotated[Floats, "i k (d+v+2)*(d+v+3)/2"]
+    observed: Annotated[Floats, "i k (w+v+2)*(w+v+3)/2"]
     """The observed one, packed."""
-    missing: Annotated[Floats, "i k*(k+1)/2 d+v+2 d+v+2"]
+    missing: Annotated[Floats, "i k*(k+1)/2 w+v+2 w+v+2"]
     """Covariance of the clients' scores given their rows, by Louis: pairs of kinds."""
 
     def __add__(self, other: DeviateSum) -> DeviateSum:
@@ -90,19 +91,6 @@ class DeviateSum:
         told = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-3]}
         told |= {name: getattr(self, name)[list(informed)] for name in INFORMATION}
         return dataclasses.replace(self, **told)
-
-    def turned(self, frame: Frame) -> DeviateSum:
-        """Turn sums about shifted and stretched columns into sums about whitened ones, but for Psi."""
-        whiten, size = frame.whiten, self.score.shape[-1]
-        turn = frame.turn(size - len(whiten))
-        return dataclasses.replace(
-            self,
-            gram=packed(whiten.T @ unpacked(self.gram, len(whiten)) @ whiten),
-            score=self.score @ turn,
-            expected=packed(turn.T @ unpacked(self.expected, size) @ turn),
-            observed=packed(turn.T @ unpacked(self.observed, size) @ turn),
-            missing=turn.T @ self.missing @ turn,
-        )
 
 
 INFORMATION = ("expected", "observed", "missing")
@@ -121,6 +109,26 @@ class Deviate(Query[DeviateSum]):
     """Candidates whose information is asked too: most of the work."""
     fisher: bool = True
     """Whether Fisher's information is, too; else it is 0."""
+
+    @property
+    def width(self) -> int:
+        """Columns (w) of the sums as they travel: those of Psi."""
+        return self.frame.dim if self.full else len(self.frame.stretch)
+
+    def finish(self, total: DeviateSum) -> DeviateSum:
+        """Turn sums about x into sums about z, but for Psi."""
+        if self.full:
+            return total
+        size = total.score.shape[-1]
+        turn = self.frame.turn(size - self.width)
+        return dataclasses.replace(
+            total,
+            gram=packed(self.frame.whitened(unpacked(total.gram, self.width))),
+            score=total.score @ turn,
+            expected=packed(turn.T @ unpacked(total.expected, size) @ turn),
+            observed=packed(turn.T @ unpacked(total.observed, size) @ turn),
+            missing=turn.T @ total.missing @ turn,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,10 @@ S = TypeVar("S", bound=Sum)
 class Query(Generic[S]):
     """A question whose answer is a sum of type S over clients."""
 
+    def finish(self, total: S) -> S:
+        """Do with the sum over all clients, once, what each of them, or of their owners, would do with its own."""
+        return total
+
 
 R = TypeVar("R")
 
@@ -285,6 +289,11 @@ class Together(Query[Replies]):
     """Ask several queries in one exchange."""
 
     parts: tuple[Query[Any], ...]
+
+    def finish(self, total: Replies) -> Replies:
+        """Finish the sum of each."""
+        pairs = zip(self.parts, total.parts, strict=True)
+        return Replies(tuple(query.finish(reply) for query, reply in pairs))
 
 
 # ---------------------------------------------------------------- traffic

@@ -103,7 +103,7 @@ class LocalPool:
         """Answer for some clients, or for all."""
         reply = self.answer(query, who)
         self.traffic.count(query, reply)
-        return reply
+        return query.finish(reply)
 
     def ask_each(self, query: Each[R], who: Array) -> R:
         """Answer for each of the clients at places ``who``."""
@@ -112,7 +112,7 @@ class LocalPool:
         return replies
 
     def answer(self, query: Query[S], who: Who = None) -> S:
-        """Answer as in an exchange, which is not counted as one."""
+        """Give the sum as in an exchange, which is not counted as one."""
         with one_blas_thread():
             return cast(S, answer(query, self.asked(who)))
 

@@ -127,7 +127,7 @@ def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
     _expect_parts("rows", content.rows, asked.rows)
     # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
     _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
-    _expect("squares", content.gram[..., _diagonal(query.candidates.theta.shape[-1])], (0, np.inf))
+    _expect("squares", content.gram[..., _diagonal(query.width)], (0, np.inf))
 
 
 @weigh.register

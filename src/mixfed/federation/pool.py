@@ -204,7 +204,7 @@ class FederatedPool:
             total, _ = self._total(query, None)
         if total is None:
             raise PoolError("no site may speak for so few of its clients: lower min_clients, or ask more clients")
-        return total
+        return query.finish(total)
 
     def _total(self, query: Query[S], who: Who) -> tuple[S | None, bool]:
         """Add up the answers, and say whether some site would not speak for those of its clients that were asked."""

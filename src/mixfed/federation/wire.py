@@ -13,11 +13,13 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 
 from .. import messages
 from ..arrays import Ints, Keys
+from ..candidates import Expect
+from ..deviations import Deviate
 from ..exchange import Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
-VERSION = 3
+VERSION = 4
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -132,6 +134,8 @@ def check_query(query: Any, columns: int, asked: int) -> dict[str, int]:
     if isinstance(query, Each):
         sizes["h"] = asked
     messages.check(query, type(query), sizes, bind=True)
+    if isinstance(query, Expect | Deviate):
+        sizes["w"] = query.width
     if not all(sizes[letter] for letter in sizes.keys() - {"h", "i"}):
         raise MessageError("a query about nothing")
     informed = getattr(query, "informed", ())

@@ -108,7 +108,7 @@ def test_compare_can_hold_out_the_latest_rows(table):
         (["fit", "past.parquet", "--personal", "--recipe", "paper", "--clusters", 2], "--personal goes with --recipe"),
         (
             ["predict", "m", "future.parquet", "--out", "p.csv", "--interval", 90],
-            "level = 90.0 must be between 0 and 1",
+            "--interval 90: a probability between 0 and 1 is wanted, such as 0.9",
         ),
         (["compare", "past.parquet", "--share", 2], "share = 2 must be between 0 and 1"),
         (["compare", "past.parquet", "--time", "dya"], "no column 'dya'; did you mean 'day'"),

@@ -205,6 +205,8 @@ def predict(
     from .store import is_store
     from .tables import read_rows, write_table
 
+    if interval is not None and not 0 < interval < 1:
+        raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")
     check_table(out, data, history, folder / "clients.parquet")
     if is_store(data):
         raise DataError(

@@ -33,7 +33,7 @@ class Query(Generic[S]):
     """A question whose answer is a sum of type S over clients."""
 
     def finish(self, total: S) -> S:
-        """Do with the sum over all clients, once, what each of them, or of their owners, would do with its own."""
+        """Turn the sum over all clients into what was asked for: what is linear in it is not left to every site."""
         return total
 
 

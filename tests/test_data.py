@@ -211,3 +211,14 @@ def test_a_word_far_down_in_a_column_of_numbers_is_found(tmp_path):
     (tmp_path / "t.csv").write_text("c,y,x\n" + "".join(rows))
     with pytest.raises(DataError, match=r"t.csv: column 'x' has 'oops' in row 90001 \(index 90000\)"):
         Clients.from_file(tmp_path / "t.csv", "c", "y")
+
+
+def test_an_index_of_pandas_is_a_column_only_by_name():
+    frame = pd.DataFrame({"who": np.arange(60) // 3, "y": np.arange(60.0), "x": np.arange(60) % 7}).rename_axis("row")
+    for some in (frame, frame[frame.x > 0]):
+        assert Clients.from_frame(some, "who", "y").features == ("x", INTERCEPT)
+        assert Clients.from_frame(some.set_index("who"), "who", "y").features == ("x", INTERCEPT)
+    named = Clients.from_frame(frame[frame.x > 0], "who", "y", ["x", "row"])
+    assert named.features == ("x", "row", INTERCEPT)
+    with pytest.raises(DataError, match="cannot be made a table"):
+        Clients.from_frame(pl.DataFrame({"who": [1], "y": [1.0]}).lazy(), "who", "y")

@@ -15,7 +15,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mixfed import MixedRegressor, PaperSettings, SettingsError, bottleneck_distance, label_agreement, simulate
+from mixfed import (
+    AutoSettings,
+    DataError,
+    MixedRegressor,
+    PaperSettings,
+    SettingsError,
+    bottleneck_distance,
+    label_agreement,
+    simulate,
+)
 from mixfed.theory import least_gap
 
 
@@ -140,6 +149,53 @@ def test_bad_arguments_are_refused_in_fit(problem, arguments, message):
     _, X, y, groups = problem
     with pytest.raises(SettingsError, match=message):
         MixedRegressor(**arguments).fit(X, y, groups=groups)
+
+
+def test_a_fitted_model_does_not_hang_on_its_parameters(problem):
+    _, X, y, groups = problem
+    model = MixedRegressor(3).fit(X, y, groups=groups)
+    predicted = model.predict(X, groups=groups)
+    model.set_params(fit_intercept=False, n_clusters=5)
+    np.testing.assert_array_equal(model.predict(X, groups=groups), predicted)
+    np.testing.assert_array_equal(model.assign(X, y, groups=groups).cluster, model.client_labels_)
+
+
+def test_what_is_known_of_clients_must_be_of_these_kinds(problem):
+    _, X, y, groups = problem
+    model, other = (MixedRegressor(k).fit(X, y, groups=groups) for k in (2, 3))
+    with pytest.raises(DataError, match="assigned to 3 kinds, the model has 2"):
+        model.predict(X, groups=groups, history=other.assign(X, y, groups=groups))
+    with pytest.raises(DataError, match="what `assign` gave, not a dict"):
+        model.predict(X, groups=groups, history={0: 1})
+    for level in ("0.9", None, 1.5):
+        with pytest.raises(SettingsError, match="must be between 0 and 1"):
+            model.predict_interval(X, groups=groups, level=level)
+
+
+def test_bounds_of_clients_with_many_deviations_come_from_their_history():
+    rng = np.random.default_rng(0)
+    groups, X = np.repeat(np.arange(400), 8), rng.standard_normal((3200, 14))
+    y = (X * (1 + 0.5 * rng.standard_normal((400, 14))[groups])).sum(axis=1) + 0.3 * rng.standard_normal(3200)
+    settings = AutoSettings(deviations="diagonal")
+    model = MixedRegressor(3, personal=True, settings=settings).fit(X, y, groups=groups)
+    with pytest.raises(DataError, match="give their rows as history"):
+        model.predict_interval(X, groups=groups)
+    low, high = model.predict_interval(X, groups=groups, history=model.assign(X, y, groups=groups)).T
+    assert 0.85 < np.mean((low < y) & (y < high)) <= 1.0
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("far", [0.0, 1e6])
+def test_rounding_makes_no_kinds(kinds, dtype, far):
+    rng = np.random.default_rng(0)
+    groups, X = np.repeat(np.arange(200), 3), rng.standard_normal((600, 3)).astype(dtype)
+    theta = rng.standard_normal((kinds, 3))
+    y = np.einsum("nd,nd->n", X.astype(np.float64), theta[groups % kinds]) + far
+    model = MixedRegressor().fit(X, y, groups=groups)
+    assert model.n_clusters_ == kinds
+    if kinds == 1:
+        assert any("to the last digits" in line for line in model.warnings_)
 
 
 def test_a_notebook_shows_the_kinds(tmp_path):

@@ -16,7 +16,18 @@ import pyarrow as pa
 import pytest
 
 from conftest import client_rows, random_clients, random_frame
-from mixfed import AutoSettings, Clients, DataError, LocalPool, MixedRegressor, Model, SettingsError, fit_auto, simulate
+from mixfed import (
+    AutoSettings,
+    Clients,
+    DataError,
+    LocalPool,
+    MixedRegressor,
+    Model,
+    SettingsError,
+    fit_auto,
+    label_agreement,
+    simulate,
+)
 from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
 from mixfed.candidates import Candidates, Frame
@@ -211,6 +222,17 @@ def test_the_exchange_travels_as_bytes(full):
     back = decode(encode(total))
     check_answer(back, query, sizes)
     np.testing.assert_array_equal(back.missing, total.missing)
+
+
+def test_the_form_of_psi_is_chosen_anew_for_every_number_of_kinds():
+    """With too few kinds the deviations stand for kinds, and are full; with all four they are diagonal."""
+    made = simulate("nested", n_clients=500, dim=5, seed=0)
+    clients = made.clients
+    owners = np.repeat(clients.ids, clients.rows)
+    for seed in (0, 7):
+        model = MixedRegressor(personal=True, random_state=seed).fit(clients.phi, clients.y, groups=owners)
+        assert model.n_clusters_ == 4
+        assert label_agreement(model.client_labels_, made.labels) > 0.9
 
 
 @pytest.mark.parametrize("full", [True, False])

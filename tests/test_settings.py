@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 from mixfed.errors import SettingsError
@@ -98,3 +100,15 @@ def test_the_auto_table_may_be_empty(tmp_path):
     path = tmp_path / "auto.toml"
     path.write_text("")
     assert read_config(path, "auto") == AutoSettings()
+
+
+def test_settings_from_python_are_plain_or_refused():
+    made = AutoSettings(max_clusters=np.int64(4), step=np.float32(0.5), start=np.zeros((2, 3)))
+    assert json.dumps(dataclasses.asdict(made))
+    assert made == AutoSettings(max_clusters=4, step=0.5, start=((0.0,) * 3,) * 2)
+    assert PaperSettings(separation=1, start=np.ones(2)).start == (1.0, 1.0)
+    for wrong in ({"max_clusters": 3.5}, {"max_clusters": "4"}, {"max_clusters": True}, {"step": "1"}, {"start": 1.0}):
+        with pytest.raises(SettingsError, match=r"must be a (whole number|number|list of numbers)"):
+            AutoSettings(**wrong)
+    with pytest.raises(SettingsError, match="separation = '1' must be a number"):
+        PaperSettings(separation="1")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array, Floats, Ints
+from .ids import comparable, joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +57,17 @@ class Assignment:
 
     def places(self, ids: Array) -> Ints:
         """Find clients (c,) in the assignment. -> (c,): their places, -1 for those that are not in it."""
-        mine, wanted = _comparable(self.ids, ids)
+        mine, wanted = comparable(self.ids, ids)
         place = {client: i for i, client in enumerate(mine.tolist())}
         return np.array([place.get(client, -1) for client in wanted.tolist()], dtype=np.int64)
 
     def updated(self, newer: Assignment) -> Assignment:
         """Take over what a newer assignment says of its clients, and keep the rest."""
         kept = newer.places(self.ids) < 0
-        mine, theirs = _comparable(self.ids[kept], newer.ids)
         known = (self.rows, self.probabilities, *_alike(self, newer))
         added = (newer.rows, newer.probabilities, *_alike(newer, self))
         parts = (np.concatenate([old[kept], new]) for old, new in zip(known, added, strict=True))
-        return Assignment(np.concatenate([mine, theirs]), *parts)
+        return Assignment(joined(self.ids[kept], newer.ids), *parts)
 
     def columns(self) -> dict[str, Array]:
         """Give the columns of ``clients.parquet``."""
@@ -124,10 +124,3 @@ def _alike(one: Assignment, other: Assignment) -> tuple[Floats, Floats]:
     if not uncertainty.shape[2]:
         uncertainty = np.full((*one.probabilities.shape, other.uncertainty.shape[2]), np.nan)
     return effects, uncertainty
-
-
-def _comparable(first: Array, second: Array) -> tuple[Array, Array]:
-    """Compare ids as text where one side has numbers and the other has not: files differ in what they call an id."""
-    if (first.dtype.kind in "iuf") == (second.dtype.kind in "iuf"):
-        return first, second
-    return first.astype(np.str_).astype(object), second.astype(np.str_).astype(object)

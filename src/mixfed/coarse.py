@@ -17,11 +17,11 @@ import numpy as np
 from . import draws
 from .anchors import Anchors, search, settle
 from .arrays import Array, Floats
-from .candidates import Candidates, Frame, PairMoments, Project
+from .candidates import Candidates, ExpectSum, Frame, PairMoments, Project
 from .compiled import side_by_side
 from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame, spreads
-from .mixtures import PRIOR_SHARE, Rules
+from .mixtures import PRIOR_SHARE, Rules, residual_variance
 from .pool import Pool, Roster, Sample
 
 SURVEY_EXCHANGES = 4
@@ -45,6 +45,9 @@ LEAST_DRAWN = 2000
 """Clients in a sample, at least, however many rows they have."""
 WORTH_DRAWING = 0.3
 """A sample of more than this share of all rows is not worth its memory: all clients are asked."""
+_ROUNDING, _ROUNDING_SINGLE = 1e-13, 1e-6
+"""What is left of a target is rounding if it is below this share of its size; or, with rows in single precision, of its
+variation."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,14 @@ class Ground:
     spread: Floats
     """(D,): standard deviations of the columns."""
     target_spread: float
+
+    def is_exact(self, reply: ExpectSum) -> bool:
+        """Say whether a mixture, by what was said of it, leaves nothing of the target but rounding."""
+        left = self.frame.scale * np.sqrt(residual_variance(reply, 0))
+        rounding = _ROUNDING * np.hypot(self.target_spread, self.census.target / self.census.n_rows)
+        if self.census.single:
+            rounding += _ROUNDING_SINGLE * self.target_spread
+        return bool(left <= rounding)
 
     def scanned(self) -> Sample | None:
         """Draw as many clients as tell numbers of kinds apart."""

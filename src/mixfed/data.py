@@ -14,17 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints, Keys
 from .errors import DataError
-from .gaps import at_row, check_finite
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .gaps import check_finite
+from .ids import find_clients
 
 INTERCEPT = "(intercept)"
 _BLOCK_ROWS, _BLOCK_NUMBERS = 32_768, 4_000_000
@@ -152,12 +150,10 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
-        import pyarrow as pa
+        from .tables import as_table, rows_from_table
 
-        from .tables import rows_from_table
-
-        rows = rows_from_table(pa.table(frame), client, target, features, intercept=intercept, source="frame")
-        return cls.from_rows(rows)
+        table = as_table(frame, [client, target, *(features or ())])
+        return cls.from_rows(rows_from_table(table, client, target, features, intercept=intercept, source="frame"))
 
     @classmethod
     def from_file(
@@ -259,9 +255,9 @@ def rows_from_arrays(
         ids: Array = np.arange(n_rows)
         owner = np.arange(n_rows)
     else:
-        groups = np.asarray(groups)
-        if groups.shape != (n_rows,):
-            raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {groups.shape}")
+        shape = groups.shape if hasattr(groups, "shape") else (len(groups),)
+        if shape != (n_rows,):
+            raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {shape}")
         ids, owner = find_clients(groups, "groups")
     return Rows(phi, target, ids, owner, with_intercept(names, intercept))
 
@@ -271,65 +267,6 @@ def with_intercept(features: Sequence[str], intercept: bool) -> tuple[str, ...]:
     if INTERCEPT in features:
         raise DataError(f"column '{INTERCEPT}' has the name that is kept for the constant term: rename it")
     return (*features, INTERCEPT) if intercept else tuple(features)
-
-
-def find_clients(groups: Any, source: str, first: int = 0) -> tuple[Array, Ints]:
-    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,).
-
-    ``first`` is the row of the whole table at which these rows begin.
-    """
-    import pyarrow as pa
-
-    try:
-        column = groups if isinstance(groups, pa.ChunkedArray | pa.Array) else pa.array(groups)
-    except pa.ArrowException as error:
-        raise DataError(f"{source}: the client ids mix types; make them all text or all numbers") from error
-    ids, owner = encode_clients(column, source, first)
-    return ids.to_numpy(zero_copy_only=False), owner
-
-
-def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int = 0) -> tuple[pa.Array, Ints]:
-    """Do what `find_clients` does for a column of Arrow, and leave the ids there."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_nested(column.type):
-        raise DataError(f"{source}: a client id must be one value, not a {column.type}")
-    column = in_letters(column, source)
-    missing = column.is_null(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_null()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        missing = pc.or_(missing, pc.fill_null(pc.equal(column, ""), False))
-    if pc.any(missing).as_py():
-        row = first + int(np.argmax(missing.to_numpy(zero_copy_only=False)))
-        raise DataError(f"{source}: no client id in {at_row(row)}: give every row an id or drop the row")
-    encoded = column.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order.to_numpy()] = np.arange(len(order))
-    return encoded.dictionary.take(order), place[encoded.indices.to_numpy()]
-
-
-def in_letters(ids: pa.Array | pa.ChunkedArray, source: str) -> pa.Array | pa.ChunkedArray:
-    """Make text of ids that are UUIDs, bytes, or text as few programs write it; leave others as they are."""
-    import pyarrow as pa
-
-    kind = ids.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
-    if pa.types.is_string_view(kind):
-        return ids.cast(pa.string())
-    if pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
-        kind, ids = pa.binary(), ids.cast(pa.binary())
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        return ids
-    try:
-        return ids.cast(pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{source}: the client ids are bytes that are no text: write them as text") from error
 
 
 def _as_float(values: Any, name: str) -> Array:

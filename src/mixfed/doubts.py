@@ -33,6 +33,8 @@ def doubts(
         return ["the target has the same value in all rows: there is nothing to explain"]
     said = [*_columns(ground, features), *_outliers(ground, features), *_clients(ground), *_kinds(found, ground, order)]
     k = len(order)
+    if not settings.personal and ground.is_exact(found.reply):
+        return [*said, "the models explain the target to the last digits: what is left is rounding, and tells nothing"]
     if scanned and k == max(scanned) and k == settings.max_clusters:
         said.append(
             f"{k} kinds are the most that were tried and also the best: raise max_clusters (in [auto] of a file for "

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from .arrays import Array, Floats, Ints
@@ -63,8 +63,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Standard errors of the coefficients (auto recipe).
     intercept_error_ : ndarray of shape (n_clusters,) or None
         Standard errors of the constant terms.
-    deviation_ : ndarray of shape (n_clusters, n_features + 1, n_features + 1) or None
-        Covariance of what clients of each kind deviate by, if personal; the constant term, if any, is the last.
+    deviation_ : ndarray of shape (n_clusters, n_terms, n_terms) or None
+        Covariance of what clients of each kind deviate by, if personal. The terms are the features and, if it is
+        fitted, the intercept as the last.
     n_clusters_ : int
         Number of kinds.
     clients_ : ndarray of shape (n_clients,)
@@ -251,10 +252,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        y = check_array(y, ensure_2d=False, dtype=np.float64)
-        return self.model_.assign(
-            Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
-        )
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64), warn=True)
+        clients = Clients.from_arrays(X, y, groups, intercept=self.model_.has_intercept, features=self._names())
+        return self.model_.assign(clients, uncertainty=True)
 
     def report(self, path: str | Path) -> None:
         """Write the report of the fit, one HTML file that opens offline.
@@ -286,7 +286,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Give rows to predict, and what is known of their clients."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = rows_from_arrays(X, None, groups, intercept=self.fit_intercept, features=self._names())
+        rows = rows_from_arrays(X, None, groups, intercept=self.model_.has_intercept, features=self._names())
+        if history is not None:
+            self.model_.check_known(history)
         if groups is None:
             return rows, None
         return rows, self._known if history is None else self._known.updated(history)

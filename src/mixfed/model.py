@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ class Model:
         They are quantiles of the mixture over kinds of normal distributions, which are made of the noise and of what is
         not known of the client's kind and deviation. What is not known of the model itself is not in them.
         """
-        if not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
         from .effects import mixture_quantile
 
@@ -172,6 +173,8 @@ class Model:
         if not isinstance(rows, Rows):
             rows = self._rows(rows, known is not None)
         self._check_features(rows.features)
+        if known is not None:
+            self.check_known(known)
         share = np.tile(self.weights, (len(rows.ids), 1))
         places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)
         found, told = places >= 0, places[places >= 0]
@@ -198,9 +201,10 @@ class Model:
         """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
         import pyarrow as pa
 
-        from .tables import rows_from_table
+        from .tables import as_table, rows_from_table
 
-        table, client = pa.table(frame), self.client_column
+        client = self.client_column
+        table = as_table(frame, [*self.features, client])
         if client is None or client not in table.column_names:
             if named:
                 column = "a model that knows its client_column" if client is None else f"the column '{client}'"
@@ -303,6 +307,14 @@ class Model:
                 raise ValueError("personal models need noise and squared loss")
         if k < 1 or type(self.has_intercept) is not bool:
             raise ValueError("no kinds, or has_intercept is neither true nor false")
+
+    def check_known(self, known: Assignment) -> None:
+        """Refuse what is not known of clients of these kinds."""
+        if not isinstance(known, Assignment):
+            raise DataError(f"what is known of clients must be what `assign` gave, not a {type(known).__name__}")
+        if known.probabilities.shape[1] != self.n_clusters:
+            kinds = known.probabilities.shape[1]
+            raise DataError(f"these clients were assigned to {kinds} kinds, the model has {self.n_clusters}")
 
     def _check_uncertainty(self, told: Floats, wanted: Floats) -> None:
         """Refuse bounds for clients of whose deviations the uncertainty was not kept."""

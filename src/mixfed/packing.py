@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from . import draws, tables, values
 from .arrays import Array, Floats, Ints
-from .data import Clients, content_digest, encode_clients, find_clients, in_letters, with_intercept
+from .data import Clients, content_digest, with_intercept
 from .errors import ColumnError, DataError, NotUtf8Error
 from .gaps import Gaps
+from .ids import encode_clients, find_clients, plain
 from .rowfile import RowWriter
 from .store import FILES, FORMAT, Store, is_store
 from .streams import Source, open_source
@@ -210,7 +211,7 @@ def _pour(source: Source, plan: Plan, sink: Sink, watch: Watch | None) -> None:
 def _places(batch: pa.Table, plan: Plan, ids: Array, name: str) -> tuple[Ints, Ints]:
     """Find a batch's clients among all (c,), and each row's (n,) place among those of the batch."""
     source = f"{name}: column '{plan.client}'"
-    column = in_letters(batch[plan.client], source)
+    column = plain(batch[plan.client], source)
     try:
         column = column.cast(plan.ids.type)  # the ids of a CSV file come as text
     except pa.ArrowException as error:

@@ -117,7 +117,8 @@ def _choose(search: Search, most: int) -> list[Tried]:
         search.scan([k for k in ks if k not in search.scanned])
         tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single, _sample(search))
         best, done = _best(search, tried), ks[-1]
-        forms = [best.found.full]
+        # More kinds leave less to deviate by: a full covariance that does not pay now will not later, a diagonal may.
+        forms = [full for full in forms if best.found.full or not full]
     return tried
 
 

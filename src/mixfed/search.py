@@ -106,8 +106,13 @@ class Search:
         return max(1, min(most, census.n_clients // _CLIENTS_PER_KIND, rows))
 
     def best(self) -> int:
-        """Give the number of kinds with the best BIC, of those whose every kind is one."""
-        return max(filter(self.sound, self.scanned), key=lambda k: self.bic(self.scanned[k]))
+        """Give the number of kinds with the best BIC, of those whose every kind is one.
+
+        Once there are enough to leave nothing but rounding, more would only tell roundings apart.
+        """
+        sound = sorted(filter(self.sound, self.scanned))
+        exact = (k for k in sound if self.ground.is_exact(self.scanned[k].reply))
+        return next(exact, None) or max(sound, key=lambda k: self.bic(self.scanned[k]))
 
     def more_kinds(self, found: Refined, most: int, start: Floats | None) -> Refined:
         """See whether all clients tell more kinds apart than the sample, if it was one, did."""

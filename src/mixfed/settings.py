@@ -6,7 +6,9 @@ import dataclasses
 import difflib
 import math
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -62,8 +64,7 @@ class PaperSettings:
     """First model of every anchor (theta_0), one number per feature, then the intercept; default 0."""
 
     def __post_init__(self) -> None:
-        if self.start is not None:
-            object.__setattr__(self, "start", tuple(float(number) for number in self.start))
+        _settle(self, "a list of numbers, one per feature", 1)
         for name in ("separation", "tolerance", "cov_low", "cov_high", "step"):
             _require(self, name, lambda value: math.isfinite(value) and value > 0, "a number above 0")
         for name in ("n_anchors", "n_recruits", "pairs", "rounds", "local_steps"):
@@ -129,6 +130,7 @@ class AutoSettings:
     """Their covariance: full, or diagonal in centred columns, or which of the two BIC prefers."""
 
     def __post_init__(self) -> None:
+        _settle(self, "a list of numbers, or one such list for each kind", 2)
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
         _require(self, "membership", lambda value: value in get_args(MembershipName), "'hard' or 'soft'")
         _require(self, "update", lambda value: value in get_args(AutoUpdateName), "'exact', 'fedavg' or 'fedprox'")
@@ -186,39 +188,16 @@ def read_config(path: Path, name: Literal["paper", "auto"]) -> Any:
 
 def paper_settings(table: dict[str, Any]) -> PaperSettings:
     """Make settings of the paper's recipe from a plain table; unknown keys and wrong types are errors."""
-    _check_table(table, PaperSettings)
+    check_keys(table, [item.name for item in dataclasses.fields(PaperSettings)], "unknown key")
     if "separation" not in table:
         raise SettingsError("separation is missing: give the least distance between two true models")
-    start = table.get("start")
-    if start is not None and not _numbers(start):
-        raise SettingsError(f"start = {start!r} must be a list of numbers, one per feature")
     return PaperSettings(**table)
 
 
 def auto_settings(table: dict[str, Any]) -> AutoSettings:
     """Make settings of the tuning-free recipe from a plain table; unknown keys and wrong types are errors."""
-    _check_table(table, AutoSettings)
-    start = table.get("start")
-    if start is not None and not (_numbers(start) or (isinstance(start, list) and all(map(_numbers, start)))):
-        raise SettingsError(f"start = {start!r} must be a list of numbers, or one such list for each kind")
+    check_keys(table, [item.name for item in dataclasses.fields(AutoSettings)], "unknown key")
     return AutoSettings(**table)
-
-
-def _check_table(table: dict[str, Any], kind: type[PaperSettings] | type[AutoSettings]) -> None:
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    check_keys(table, list(fields), "unknown key")
-    for name, value in table.items():
-        wanted = str(fields[name].type)
-        if wanted.startswith("int") and (isinstance(value, bool) or not isinstance(value, int)):
-            raise SettingsError(f"{name} = {value!r} must be a whole number")
-        if wanted.startswith("float") and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise SettingsError(f"{name} = {value!r} must be a number")
-
-
-def _numbers(values: Any) -> bool:
-    return isinstance(values, list | tuple) and all(
-        isinstance(number, int | float) and math.isfinite(number) for number in values
-    )
 
 
 def check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
@@ -228,6 +207,41 @@ def check_keys(table: dict[str, Any], known: list[str], complaint: str) -> None:
             close = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
             raise SettingsError(f"{complaint} '{key}'; {hint}")
+
+
+def _settle(settings: PaperSettings | AutoSettings, start: str, depth: int) -> None:
+    """Make plain numbers of NumPy's and the like, which can be written down, and refuse what is none.
+
+    ``start`` says what the setting of that name must be, numbers in lists to a ``depth``.
+    """
+    for item in dataclasses.fields(settings):
+        name, value, wanted = item.name, getattr(settings, item.name), str(item.type)
+        if value is None and wanted.endswith("None"):
+            continue
+        if name == "start":
+            _require(settings, name, lambda value: isinstance(value, Iterable) and _numbers(value, depth), start)
+            object.__setattr__(settings, name, _plain(value))
+        elif wanted.startswith("int"):
+            _require(settings, name, lambda value: _is_number(value, Integral), "a whole number")
+            object.__setattr__(settings, name, int(value))
+        elif wanted.startswith("float"):
+            _require(settings, name, lambda value: _is_number(value, Real), "a number")
+            object.__setattr__(settings, name, value if isinstance(value, int) else float(value))
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _numbers(values: Any, depth: int) -> bool:
+    """Say whether values are finite numbers, in lists of lists to a depth."""
+    if _is_number(values, Real):
+        return math.isfinite(values)
+    return depth > 0 and isinstance(values, Iterable) and all(_numbers(value, depth - 1) for value in values)
+
+
+def _plain(values: Any) -> Any:
+    return tuple(map(_plain, values)) if isinstance(values, Iterable) else float(values)
 
 
 def _require(settings: PaperSettings | AutoSettings, name: str, holds: Any, wanted: str) -> None:

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .data import Rows, find_clients, with_intercept
+from .data import Rows, with_intercept
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .errors import DataError, NotUtf8Error
 from .gaps import at_row
+from .ids import find_clients
 from .outputs import write_all
 from .values import check_words, looks_numeric, numbers, short
 
@@ -158,6 +159,17 @@ def whole_numbers(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     except pa.ArrowInvalid:
         return ids
     return numbers if pc.all(pc.equal(pc.cast(numbers, pa.string()), ids)).as_py() else ids
+
+
+def as_table(frame: Any, named: Sequence[str | None]) -> pa.Table:
+    """Make an Arrow table of one of pandas, of polars or of Arrow; an index counts only where it is ``named``."""
+    try:
+        if not hasattr(frame, "reset_index"):
+            return pa.table(frame)
+        levels = [name for name in frame.index.names if name is not None and name in named and name not in frame]
+        return pa.Table.from_pandas(frame.reset_index(levels) if levels else frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"frame: this cannot be made a table ({error})") from error
 
 
 def rows_from_table(

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..data import find_clients
 from ..errors import DataError, PoolError, SettingsError
+from ..ids import find_clients
 from ..model import Model
 from ..store import is_store
 from ..tables import read_table

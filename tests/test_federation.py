@@ -21,11 +21,22 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.candidates import ExpectSum, GramSum, Project, Statistics
+from mixfed.candidates import (
+    Candidates,
+    ExpectSum,
+    Frame,
+    GramSum,
+    PairMoments,
+    Project,
+    SplitMoments,
+    Statistics,
+)
+from mixfed.deviations import DeviateSum, LeaveOut, Spreads
 from mixfed.draws import client_keys
 from mixfed.exchange import Census, CensusSum, ModelSum, Peak, Replies
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.pool import SitesLostError
+from mixfed.federation.site import _secret
 from mixfed.federation.wire import VERSION, Answer, Ask, Enrol, pack, unpack
 from mixfed.model import Model
 from mixfed.pool import Sample
@@ -462,7 +473,10 @@ def answer_of(kind, change):
         (ExpectSum, {"squares": lambda old: old * 0.0}),
         (ExpectSum, {"squares": lambda old: old + 1e300}),
         (ModelSum, {"loss": lambda old: -old}),
+        (ModelSum, {"loss": lambda old: 1e300 * old}),
         (CensusSum, {"total": lambda old: old + 1e6}),
+        (CensusSum, {"target_high": 1e165}),
+        (CensusSum, {"low": lambda old: old - 1e155}),
     ],
 )
 def test_sums_that_cannot_be_are_dropped(small, tmp_path, kind, change):
@@ -652,6 +666,110 @@ def test_the_floor_cannot_be_passed_by_asking_for_one_client_often(small):
         assert answer.content is None
         assert "does not have, or one of them twice" in answer.complaint
     assert "below min_clients = 5" in ask(site, Census(), np.array([3])).complaint
+
+
+def test_the_floor_holds_for_clients_with_two_rows_or_more(tmp_path):
+    """A few of them among many with one row: what is said of pairs of rows would be theirs alone."""
+    made = random_clients(0, [1] * 40 + [2] * 3 + [9] * 4, 2)
+    mixture = Candidates(np.zeros((1, 2, 2)), np.zeros((1, 2)), np.log(np.full((1, 2), 0.5)))
+    frame = Frame.plain(2)
+    spreads = Spreads(mixture.theta, mixture.log_variance, mixture.log_weight, np.ones((1, 2, 3)))
+    for floor, all_told, small_told in ((3, True, True), (5, True, False), (8, False, False)):
+        site = Site(made, min_clients=floor)
+        for query in (PairMoments(frame, False), SplitMoments(frame, mixture)):
+            told = ask(site, query).content
+            assert bool(np.any(told.matrix)) == (told.rows > 0) == all_told
+        assert np.any(ask(site, PairMoments(frame, True)).content.matrix)  # those with one row are in it, too
+        left = ask(site, LeaveOut(frame, spreads, True, 3)).content
+        assert (left.rows > 0).tolist() == [all_told, small_told]
+        assert (left.squares > 0).tolist() == [[all_told, small_told]]
+
+
+def test_a_secret_is_whole_or_it_is_refused(tmp_path):
+    path = tmp_path / "secret"
+    made = _secret(path)
+    assert len(made) == 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert _secret(path) == made
+    assert [file.name for file in tmp_path.iterdir()] == ["secret"]
+    for damaged in ("", "zz", made.hex()[:-2]):
+        path.write_text(damaged)
+        with pytest.raises(SettingsError, match="secret: the secret is damaged: delete it"):
+            _secret(path)
+
+
+def test_one_job_at_a_time_works_on_a_run(small, tmp_path):
+    refused = []
+
+    class Meddling(InProcess):
+        def send(self, messages, timeout):
+            if not refused:
+                refused.append(1)
+                with pytest.raises(PoolError, match="another job is at work on the run r: wait"):
+                    conduct(InProcess(self.sites), Job(3, intercept=False), tmp_path / "r")
+            return super().send(messages, timeout)
+
+    found = conduct(Meddling(split(small.clients, 3)), Job(3, intercept=False), tmp_path / "r")
+    same(found, local_fit(small.clients))
+    assert refused
+
+
+def test_replies_of_another_version_are_not_gone_on_with(small, tmp_path, monkeypatch):
+    def stop(name, number, content):
+        if number > 6:
+            raise KeyboardInterrupt
+        return [content]
+
+    sites = split(small.clients, 3)
+    with pytest.raises(KeyboardInterrupt):
+        conduct(Disturbed(sites, stop), Job(3, intercept=False), tmp_path)
+    monkeypatch.setattr("mixfed.journal.__version__", "another")
+    same(conduct(InProcess(sites), Job(3, intercept=False), tmp_path), local_fit(small.clients))
+    assert "of another job or version; the run begins anew" in (tmp_path / "exchanges.jsonl").read_text()
+
+
+def test_a_site_that_cannot_keep_the_model_is_named(small, tmp_path, caplog):
+    sites = split(small.clients, 3)
+    (tmp_path / "taken").write_text("a file where the site's folder should be")
+    sites["site-1"].out = tmp_path / "taken"
+    job = Job(3, intercept=False, tries=1)
+    conduct(InProcess(sites), job, tmp_path / "run")
+    without = json.loads((tmp_path / "run" / "run.json").read_text())["without_model"]
+    assert list(without) == ["site-1"]
+    assert "cannot be answered (FileExistsError)" in without["site-1"]
+    assert "a question (Conclude) cannot be answered" in caplog.text
+
+
+def test_what_a_site_says_is_one_line_that_no_terminal_obeys(small):
+    def disturb(name, number, content):
+        bad = Answer(unpack(content, Answer).run, 1, 5, None, "\x1b[2Jgone\n" + "x" * 5000)
+        return [pack(bad)] if name == "site-0" else [content]
+
+    pool = FederatedPool(Disturbed(split(small.clients, 3), disturb), intercept=False, tries=1)
+    said = pool.absent["site-0"]
+    assert said.startswith(" [2Jgone x")
+    assert said.isprintable()
+    assert len(said) < 400
+
+
+def test_wild_derivatives_of_one_site_do_not_hold_up_the_others(tmp_path):
+    clients = simulate(n_clients=300, dim=2, n_clusters=2, noise=0.3, seed=1).clients
+
+    def wild(name, number, content):
+        answer = unpack(content, Answer)
+        if name == "site-1" and isinstance(answer.content, DeviateSum):
+            wilder = dataclasses.replace(answer.content, score=1e200 * answer.content.score)
+            return [pack(dataclasses.replace(answer, content=wilder))]
+        return [content]
+
+    job = Job(2, settings={"personal": True}, intercept=False, tries=2)
+    sites = split(clients, 3)
+    found = conduct(Disturbed(sites, wild), job, tmp_path / "a")
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["absent"] == {
+        "site-1": "it was lost: numbers beyond 1e+100"
+    }
+    del sites["site-1"]
+    same(found, conduct(InProcess(sites), job, tmp_path / "b"), 1e-9)
 
 
 def ask(site, query, who=None):

@@ -37,10 +37,11 @@ from .cli_options import (
 from .errors import PoolError, SettingsError
 
 if TYPE_CHECKING:
-    from .federation.desk import Result
+    from .federation.desk import Desk, Result
     from .federation.jobs import Run
     from .federation.kits import Kit
     from .federation.server import Job
+    from .run import Watcher
 
 _REACHING = 20.0
 """Seconds that a site may take to reach the server before the command returns without it."""
@@ -305,21 +306,28 @@ def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None,
 def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
     from . import screen
-    from .federation.desk import Desk, read_result
+    from .federation.desk import DONE, Desk, read_result
     from .report import write_report
     from .results import REPORT
 
     with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
-        job = desk.resume(run, watch) if again else desk.submit(run)
-        try:
-            desk.follow(job, watch)
-        except KeyboardInterrupt:
-            desk.abort(job)
-            raise
+        job = desk.latest(run) if again else None
+        if job is None or _follow(desk, job, watch) != DONE:
+            job = desk.go_on(run) if again else desk.submit(run)
+            _follow(desk, job, watch)
         desk.fetch(job, out)
     found = read_result(out)
     write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
     return found
+
+
+def _follow(desk: Desk, job: str, watch: Watcher) -> str:
+    """Wait for a job, or stop it with the command."""
+    try:
+        return desk.follow(job, watch)
+    except KeyboardInterrupt:
+        desk.abort(job)
+        raise
 
 
 @contextmanager

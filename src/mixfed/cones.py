@@ -9,6 +9,7 @@ dimension, in units of log likelihood, and an ever smaller mu. Like Newton's own
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -105,6 +106,8 @@ def climb(
     """
     split = len(slope) - len(numbers)
     promise = float(0.5 * slope @ step)
+    if not math.isfinite(promise):
+        raise ArithmeticError("a Newton step that promises no finite gain")
     if cone.inside(numbers + step[split:]):
         return step, promise
     free, kept = slice(0, split), slice(split, None)

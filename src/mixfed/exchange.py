@@ -110,7 +110,7 @@ class Census(Query[CensusSum]):
 
 @dataclass(frozen=True, eq=False)
 class PeakSum:
-    """The largest |X_i|^2 / n_i of any client; of two replies, the larger."""
+    """What no client's |X_i|^2 / n_i is above: a round number, and so nobody's; of two replies, the larger."""
 
     peak: float
 

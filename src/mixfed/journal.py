@@ -30,6 +30,10 @@ _HEAD = struct.Struct("<Q16s")
 T = TypeVar("T")
 
 
+class OtherRunError(SettingsError):
+    """A journal is that of another run."""
+
+
 class JournalPool:
     """A pool whose replies are kept in a file, and come from it as long as it has any."""
 
@@ -40,7 +44,7 @@ class JournalPool:
         self._old = _read(path) if resume and path.exists() else []
         title = fingerprint.encode()
         if self._old and self._old[0] != title:
-            raise SettingsError(
+            raise OtherRunError(
                 f"{path}: this run was started with other data or settings: use the same ones, "
                 "or start anew without --resume"
             )

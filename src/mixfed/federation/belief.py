@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..candidates import Candidates, Expect, ExpectSum, GramSum, MatrixSum, Statistics
+from ..candidates import Candidates, Expect, ExpectSum, GramSum, LocalStep, MatrixSum, Statistics
 from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
@@ -24,6 +24,8 @@ from .wire import Enrolled
 
 _SLACK = 1e-4
 """Share by which sums may miss what they must be: rounding in single precision."""
+_HUGE = 1e100
+"""Larger numbers are no data: the squares of their squares are infinite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,7 @@ def _(content: CensusSum, query: Any, asked: Asked) -> None:
     _expect("clients", content.n_clients, (asked.clients, asked.clients))
     _expect("rows", content.n_rows, asked.rows)
     low, high = np.append(content.low, content.target_low), np.append(content.high, content.target_high)
+    _expect_usual(low, high)
     total = np.append(content.total, content.target)
     slack = _SLACK * content.n_rows * np.maximum(np.abs(low), np.abs(high))
     inside = (total >= content.n_rows * low - slack) & (total <= content.n_rows * high + slack)
@@ -106,6 +109,8 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, asked.rows)
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
     _expect_parts("rows", content.mass, asked.rows)
+    if isinstance(query, LocalStep):  # in standard units
+        _expect("losses", content.loss / _sizes(query.mixture)[0], (0, asked.most))
     _expect("losses", content.loss, (0, np.inf))
 
 
@@ -128,6 +133,7 @@ def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
     # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
     _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
     _expect("squares", content.gram[..., _diagonal(query.width)], (0, np.inf))
+    _expect_usual(content.score, content.expected, content.observed, content.missing)
 
 
 @weigh.register
@@ -212,6 +218,12 @@ def _too_large(gram: Floats, cross: Floats, square: Floats) -> bool:
                 return True
             first += a + 1
     return False
+
+
+def _expect_usual(*numbers: Floats) -> None:
+    """Expect numbers whose squares are numbers, too."""
+    if any(_outside(some.ravel(), -_HUGE, _HUGE) for some in numbers):
+        raise MessageError(f"numbers beyond {_HUGE:g}")
 
 
 def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:

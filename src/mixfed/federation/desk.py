@@ -30,7 +30,8 @@ T = TypeVar("T")
 _CONNECTING = 10.0
 """Seconds to wait for the server."""
 _POLL = 0.4
-_DONE = "FINISHED:COMPLETED"
+DONE = "FINISHED:COMPLETED"
+"""The status of a job that has done its run."""
 CUT_OFF = "CUT OFF"
 """The status of a job that the server has lost."""
 
@@ -118,17 +119,13 @@ class Desk:
             identity: str = self._call(lambda: self._session.submit_job(str(folder)))
         return identity
 
-    def resume(self, run: Run, watch: Watcher) -> str:
-        """Have the server go on with a run; give the identity of the job, which may have ended already.
-
-        A job that is still at work on it is waited for, and one that has done it is taken; else the run goes on as
-        soon as the sites that it began with are back.
-        """
+    def latest(self, run: Run) -> str | None:
+        """Give the identity of the last job for a run, if it is still at work or has done it."""
         job = next((job for job in reversed(self.jobs()) if job.run == run.name), None)
-        if job is not None:
-            status = job.status if job.ended else self.follow(job.identity, watch)
-            if status == _DONE:
-                return job.identity
+        return None if job is None or (job.ended and job.status != DONE) else job.identity
+
+    def go_on(self, run: Run) -> str:
+        """Have the server go on with a run as soon as the sites that it began with are back, or it has waited."""
         end = time.monotonic() + run.job.patience
         while not set(run.present) <= set(self.sites()) and time.monotonic() < end:
             time.sleep(1.0)

@@ -21,7 +21,7 @@ from ..errors import MixfedError, PoolError
 from ..run import Progress
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS
-from .server import conduct
+from .server import conduct, failed
 from .site import Site, open_site
 
 _log = logging.getLogger(__name__)
@@ -103,8 +103,9 @@ class Conductor:
         result.mkdir()
         try:
             conduct(CollabTransport(run.sites), run.job, folder, log.add)
-        except MixfedError as error:
-            failure = {"reason": str(error), "passing": isinstance(error, PoolError)}
+        except Exception as error:
+            reason = str(error) if isinstance(error, MixfedError) else failed(error)
+            failure = {"reason": reason, "passing": isinstance(error, PoolError)}
             (result / FAILURE).write_text(json.dumps(failure), encoding="utf-8")
             raise
         for name in RESULTS:

@@ -20,8 +20,8 @@ target = "y"
 min_clients = 10
 
 # Clients with many rows help to find the kinds, by a few numbers that are computed from their rows. "single": they are
-# asked for these one by one. "summed": nothing about a single client leaves this site; others must do, or the run uses
-# sums alone.
+# asked for these one by one. "summed": nothing about a single client leaves this site. If no site lets its clients
+# answer, the run must have anchors = "summed", too.
 anchors = "single"
 
 # The server knows clients by pseudonyms that it cannot trace back to their ids.

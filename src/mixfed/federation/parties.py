@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import PoolError, SettingsError
@@ -105,11 +106,15 @@ class Party:
             return log.read().decode(errors="replace")
 
 
+def check_path(path: Path) -> None:
+    """Refuse a place from which the engine cannot start: it makes one text of a command, and takes it apart again."""
+    if shlex.split(str(path)) != [str(path)]:
+        raise SettingsError(f"{path}: the engine needs a path without spaces and quotes: move the kit")
+
+
 def start(kit: Kit) -> Party:
     """Start a party in the background, unless it is running already."""
-    if shlex.split(str(kit.path)) != [str(kit.path)]:
-        # It makes one text of the command for a worker, and takes it apart again.
-        raise SettingsError(f"{kit.path}: the engine needs a path without spaces and quotes: move the kit")
+    check_path(kit.path)
     running = processes(kit)
     if running:
         raise SettingsError(f"{kit.path}: it is running already, as process {running[0].pid}")
@@ -182,4 +187,5 @@ def _require_free(kit: Kit) -> None:
 
 def _own_end(kit: Kit) -> tuple[str, int]:
     """Give the address under which this machine reaches the server that runs on it."""
-    return "127.0.0.1", int(kit.address.rpartition(":")[2])
+    host, _, port = kit.address.rpartition(":")
+    return host if host.startswith("127.") else "127.0.0.1", int(port)

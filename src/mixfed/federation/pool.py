@@ -37,6 +37,8 @@ from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_qu
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
 _LONGEST_PAUSE = 5.0
+_LONGEST_TEXT = 300
+"""Letters of a site's complaint that are read."""
 
 
 class SitesLostError(PoolError):
@@ -189,7 +191,9 @@ class FederatedPool:
             if said[name].features == usual:
                 self._members[name] = said[name]
             else:
-                self.absent[name] = f"its features are {', '.join(said[name].features)}, not {', '.join(usual)}"
+                self.absent[name] = _readable(
+                    f"its features are {', '.join(said[name].features)}, not {', '.join(usual)}"
+                )
 
     # ---------------------------------------------------------------- exchanges
 
@@ -225,10 +229,10 @@ class FederatedPool:
         replies = [cast(R, answer.content) for answer in self._exchange(query, who)]
         return joined(replies, np.argsort(order))
 
-    def conclude(self, model: str) -> None:
-        """Give all members the model (the content of ``model.json``); one that does not hear it misses it."""
-        for _ in self._answers(dict.fromkeys(self._members, self._question(Conclude(model)))):
-            pass
+    def conclude(self, model: str) -> dict[str, str]:
+        """Give all members the model (the content of ``model.json``). Gives those who did not take it, and why."""
+        answers = self._answers(dict.fromkeys(self._members, self._question(Conclude(model))))
+        return {name: answer.complaint for name, answer in answers if answer.complaint is not None}
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
         ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, query, who)
@@ -326,6 +330,8 @@ class FederatedPool:
     def _read(self, name: str, content: bytes, question: _Question) -> Answer:
         """Read an answer, and believe it only if it can be true."""
         ask, answer = question.ask, unpack(content, Answer)
+        if answer.complaint is not None:  # which people will read
+            answer = dataclasses.replace(answer, complaint=_readable(answer.complaint))
         # A site that could not even see what it was asked has only a complaint.
         unread = (answer.run, answer.exchange) == ("", -1) and answer.complaint is not None
         if answer.run != ask.run and not unread:
@@ -384,6 +390,12 @@ class FederatedPool:
                     tuple(said.dropped),
                 )
             )
+
+
+def _readable(text: str) -> str:
+    """Make one line of a text from outside, of some length, with nothing in it that a terminal would obey."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return line if len(line) <= _LONGEST_TEXT else line[:_LONGEST_TEXT] + " ..."
 
 
 def _list(reasons: Mapping[str, str]) -> str:

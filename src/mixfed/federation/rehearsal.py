@@ -32,6 +32,7 @@ def divide(data: Path, client: str, target: str, features: Sequence[str], count:
         raise DataError(f"{data}: a packed table cannot be divided: give the file that it was packed from")
     if not 1 <= count <= _MOST_SITES:
         raise SettingsError(f"--sites {count}: give 1 to {_MOST_SITES}; each is two processes of some 400 MB together")
+    parties.check_path(folder.absolute())
     table = read_table(data, client)
     ids, owner = find_clients(table[client], f"{data.name}: column '{client}'")
     if len(ids) < count:

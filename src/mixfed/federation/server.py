@@ -10,16 +10,19 @@ definite set of sites.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import MixfedError, SettingsError
-from ..journal import JournalPool, fingerprint
+from ..errors import MixfedError, PoolError, SettingsError
+from ..journal import JournalPool, OtherRunError, fingerprint
 from ..losses import loss_named
 from ..run import Fit, Watcher
 from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
@@ -108,6 +111,25 @@ class Job:
 def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None = None) -> Fit:
     """Run a job, or go on with it, and leave the results in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        return _conduct(transport, job, folder, watch)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others away from a run; the lock goes with the process, however it ends."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PoolError(f"another job is at work on the run {folder.name}: wait until it has ended") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> Fit:
     (folder / "error.txt").unlink(missing_ok=True)
     try:
         return _Run(transport, job, folder, watch).fit()
@@ -117,9 +139,14 @@ def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None 
     except (ArithmeticError, ValueError, TypeError, LookupError, AssertionError) as error:
         # Sums that no check refused, and with which the mathematics failed: they would be no better the next time.
         (folder / JOURNAL).unlink(missing_ok=True)
-        whose = "some site's sums cannot be right, or else this is a defect of mixfed"
-        _complain(folder, f"the fit failed ({type(error).__name__}: {error}): {whose}")
+        _complain(folder, failed(error))
         raise
+
+
+def failed(error: Exception) -> str:
+    """Say what an error that nobody foresaw means."""
+    whose = "some site's sums cannot be right, or else this is a defect of mixfed"
+    return f"the fit failed ({type(error).__name__}: {error}): {whose}"
 
 
 def _complain(folder: Path, text: str) -> None:
@@ -144,6 +171,9 @@ class _Run:
                 self._note(f"{error}; the run begins anew with the others")
                 lost |= {name: f"it was lost: {reason}" for name, reason in error.lost.items()}
                 pool, resume = None, False
+            except OtherRunError:  # or one of another version, whose sums may be others
+                self._note("the replies that were kept are of another job or version; the run begins anew")
+                resume = False
 
     def _fit(self, pool: FederatedPool, resume: bool) -> Fit:
         job = self.job
@@ -155,8 +185,8 @@ class _Run:
             found = self._recipe(kept, pool.features)
             (self.folder / "model.json").unlink(missing_ok=True)
             write_parquet(self.folder / "trace.parquet", found.columns())
-            pool.conclude(json.dumps(found.model.to_dict()))
-            write_json(self.folder / "run.json", self._about(pool, found))
+            without = pool.conclude(json.dumps(found.model.to_dict()))
+            write_json(self.folder / "run.json", self._about(pool, found) | {"without_model": without})
             found.model.save(self.folder / "model.json")
         return found
 

@@ -6,10 +6,15 @@ rows, labels of clients, and sums over fewer clients than its owner allows.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
+import os
+import re
 import secrets
+import tempfile
 import threading
 import time
 import tomllib
@@ -21,6 +26,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ..arrays import Array, Keys
+from ..candidates import MatrixSum, PairMoments, SplitMoments
 from ..data import with_intercept
 from ..deviations import LeaveOut, LeftOutSum
 from ..errors import MixfedError, SettingsError
@@ -32,6 +38,8 @@ from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables import write_parquet
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_query, pack, unpack
+
+_log = logging.getLogger(__name__)
 
 
 class RefusalError(MixfedError):
@@ -93,6 +101,7 @@ class Site:
         except MixfedError as error:
             answer = Answer(run, exchange, -1, None, str(error))
         except Exception as error:  # a site must outlive any question, and its owner wants to know of it
+            _log.exception("a question (%s) cannot be answered", kind)
             answer = Answer(run, exchange, -1, None, f"the question cannot be answered ({type(error).__name__})")
         if self.log is not None:
             self.log(
@@ -125,18 +134,23 @@ class Site:
         return clients, self._withheld(ask.query, pool.answer(ask.query, ask.who), ask.who, pool)
 
     def _withheld(self, query: Any, reply: Any, who: Who, pool: LocalPool) -> Any:
-        """Leave out what is said of small clients apart, if they, or all others, are fewer than ``min_clients``."""
+        """Leave out what is about clients with two rows or more alone, or about small ones, if they are too few."""
         if isinstance(query, Together):
             pairs = zip(query.parts, reply.parts, strict=True)
             return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
+        rows = pool.asked(who).rows
+        paired = int(np.sum(rows >= 2))
+        if isinstance(query, SplitMoments) or (isinstance(query, PairMoments) and not query.lone):
+            return reply if self._enough(paired) else MatrixSum(np.zeros_like(reply.matrix), 0)
         if not isinstance(query, LeaveOut):
             return reply
-        rows = pool.asked(who).rows
-        small, paired = int(np.sum((rows >= 2) & (rows <= query.small))), int(np.sum(rows >= 2))
-        fewest = min(small, paired - small)
-        if fewest == 0 or fewest >= self.min_clients:
-            return reply
-        return LeftOutSum(reply.squares * [1.0, 0.0], reply.rows * [1.0, 0.0])
+        small = int(np.sum((rows >= 2) & (rows <= query.small)))
+        kept = np.array([self._enough(paired), self._enough(small) and self._enough(paired - small)])
+        return LeftOutSum(reply.squares * kept, reply.rows * kept)
+
+    def _enough(self, clients: int) -> bool:
+        """Say whether so many clients may be summed, or nobody is."""
+        return clients == 0 or clients >= self.min_clients
 
     def _pool(self, intercept: bool) -> LocalPool:
         if intercept not in self._pools:
@@ -277,11 +291,17 @@ def read_site_file(path: Path) -> SiteFile:
 
 
 def _secret(path: Path) -> bytes:
-    """Read the secret behind the site's pseudonyms, or make one."""
+    """Read the secret behind the site's pseudonyms, or make one: whole, and by one of those who try, or not at all."""
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_hex(32), encoding="utf-8")
-    return bytes.fromhex(path.read_text(encoding="utf-8"))
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="secret-", encoding="utf-8") as new:
+            new.write(secrets.token_hex(32))
+            new.flush()
+            with contextlib.suppress(FileExistsError):
+                os.link(new.name, path)
+    text = path.read_text(encoding="utf-8")
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise SettingsError(f"{path}: the secret is damaged: delete it, and clients get new pseudonyms")
+    return bytes.fromhex(text)
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import random_clients
 from mixfed import (
     AutoSettings,
     Clients,
@@ -374,3 +375,11 @@ def test_real_data_is_fitted_as_well_as_by_the_best_of_many_random_starts(name):
     for k in (2, 3):
         best = max(em.climb(em.at_random(k, rng), steps=60)[1] for _ in range(6))
         assert fit(clients, k).model.details["likelihood"] > best - 0.5
+
+
+@pytest.mark.parametrize(("place", "what"), [(None, "the target"), (1, "column 'x_1'")])
+def test_numbers_whose_squares_are_infinite_are_refused(place, what):
+    clients = random_clients(0, [3] * 40, 2)
+    (clients.y if place is None else clients.phi[:, place])[7] = 1e200
+    with pytest.raises(DataError, match=f"{what} has values beyond 1e\\+150: give it in larger units"):
+        fit_auto(LocalPool(clients), clients.features, 2)

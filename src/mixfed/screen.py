@@ -234,8 +234,9 @@ def federation_summary(found: Result) -> list[RenderableType]:
         phases_table(found.fit),
         f"{found.seconds_per_exchange:.3f} s per exchange (median).",
     ]
-    absent = found.about["absent"].items()
-    return parts + [f"[yellow]Warning:[/yellow] {escape(f'{name} did not take part: {why}')}" for name, why in absent]
+    said = [f"{name} did not take part: {why}" for name, why in found.about["absent"].items()]
+    said += [f"{name} has not got the model: {why}" for name, why in found.about["without_model"].items()]
+    return parts + [f"[yellow]Warning:[/yellow] {escape(line)}" for line in said]
 
 
 def phases_table(found: Fit) -> Table:

@@ -217,7 +217,7 @@ class Result:
 
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of a federated run."""
-        more = {"sites": self.about["sites"], "absent": self.about["absent"]}
+        more = {name: self.about[name] for name in ("sites", "absent", "without_model")}
         return (
             self.fit.model.scalars() | self.fit.scalars() | more | {"seconds_per_exchange": self.seconds_per_exchange}
         )

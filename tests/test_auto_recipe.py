@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import random_clients
 from mixfed import (
     AutoSettings,
     Clients,
@@ -377,9 +377,10 @@ def test_real_data_is_fitted_as_well_as_by_the_best_of_many_random_starts(name):
         assert fit(clients, k).model.details["likelihood"] > best - 0.5
 
 
-@pytest.mark.parametrize(("place", "what"), [(None, "the target"), (1, "column 'x_1'")])
-def test_numbers_whose_squares_are_infinite_are_refused(place, what):
-    clients = random_clients(0, [3] * 40, 2)
-    (clients.y if place is None else clients.phi[:, place])[7] = 1e200
-    with pytest.raises(DataError, match=f"{what} has values beyond 1e\\+150: give it in larger units"):
-        fit_auto(LocalPool(clients), clients.features, 2)
+@pytest.mark.parametrize("power", [-300, -160, 160, 300])
+def test_standard_errors_have_the_units_of_the_target(tmp_path, power):
+    clients = simulate(n_clients=60, dim=2, n_clusters=2, seed=0).clients
+    plain = fit(clients, 2).model
+    found = fit(dataclasses.replace(clients, y=clients.y * 10.0**power), 2).model
+    np.testing.assert_allclose(found.theta_error / 10.0**power, plain.theta_error, rtol=1e-6)
+    found.save(tmp_path / "model.json")

@@ -17,8 +17,8 @@ from .coarse import SURVEY_EXCHANGES, Ground, survey
 from .compiled import one_blas_thread
 from .data import INTERCEPT
 from .doubts import doubts
-from .errors import DataError, SettingsError
-from .exchange import CensusSum, Mixture
+from .errors import SettingsError
+from .exchange import Mixture
 from .frame import errors_to_user, to_user
 from .mixtures import Rules, covariance
 from .model import Model, kind_order
@@ -27,8 +27,6 @@ from .refine import Refined
 from .run import Fit, Run, Watcher, check_clusters
 from .search import Info, Search
 from .settings import AutoSettings
-
-_HUGE = 1e150
 
 
 def fit_auto(
@@ -66,7 +64,6 @@ def _fit(
         single = settings.anchors == "single"
         rules = Rules(settings.shared_noise)
         ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
-    _check_range(ground.census, features)
     if ground.target_spread == 0:
         most = 1  # there is nothing to tell kinds by
     search = Search(run, ground, settings, seed, n_clusters)
@@ -100,14 +97,6 @@ def _fit_personal(
     plain, factor = personal.as_refined(found), personal.factors_to_user(frame, found)
     model = _model(plain, search, features, model_covariance(found), personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
-
-
-def _check_range(census: CensusSum, features: tuple[str, ...]) -> None:
-    """Refuse numbers whose squares, over their many rows, are infinite."""
-    names = [*(f"column '{name}'" for name in features), "the target"]
-    low, high = np.append(census.low, census.target_low), np.append(census.high, census.target_high)
-    for place in np.flatnonzero(np.maximum(np.abs(low), np.abs(high)) > _HUGE)[:1]:
-        raise DataError(f"{names[place]} has values beyond {_HUGE:g}: give it in larger units")
 
 
 def _survey(run: Run, *about: Any, single: bool) -> Ground:

@@ -146,5 +146,7 @@ def from_stretched(frame: Frame, columns: Floats) -> Floats:
 def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
     """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
     jacobian = from_stretched(frame, frame.whiten)
+    size = np.abs(jacobian).max(axis=1, keepdims=True)  # whose square may be no number
+    jacobian = jacobian / np.where(size > 0, size, 1.0)
     variance = np.einsum("Dd,kde,De->kD", jacobian, covariance, jacobian)
-    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+    return np.asarray(size[:, 0] * np.sqrt(np.maximum(variance, 0.0)))

@@ -138,12 +138,12 @@ class Site:
         if isinstance(query, Together):
             pairs = zip(query.parts, reply.parts, strict=True)
             return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
+        if not isinstance(query, PairMoments | SplitMoments | LeaveOut) or getattr(query, "lone", False):
+            return reply
         rows = pool.asked(who).rows
         paired = int(np.sum(rows >= 2))
-        if isinstance(query, SplitMoments) or (isinstance(query, PairMoments) and not query.lone):
-            return reply if self._enough(paired) else MatrixSum(np.zeros_like(reply.matrix), 0)
         if not isinstance(query, LeaveOut):
-            return reply
+            return reply if self._enough(paired) else MatrixSum(np.zeros_like(reply.matrix), 0)
         small = int(np.sum((rows >= 2) & (rows <= query.small)))
         kept = np.array([self._enough(paired), self._enough(small) and self._enough(paired - small)])
         return LeftOutSum(reply.squares * kept, reply.rows * kept)

@@ -84,7 +84,8 @@ def _column(groups: Any, source: str) -> pa.Array | pa.ChunkedArray:
         groups = _native(np.asanyarray(groups))  # masks and all
     try:
         column = pa.array(groups, from_pandas=True)
-        if pa.types.is_timestamp(column.type) and any(getattr(one, "nanosecond", 0) for one in groups):
+        objects = getattr(groups, "dtype", np.dtype(object)) == np.dtype(object)
+        if objects and pa.types.is_timestamp(column.type) and any(getattr(one, "nanosecond", 0) for one in groups):
             column = pa.array(groups, pa.timestamp("ns", column.type.tz))  # of objects Arrow takes microseconds
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         kinds = {type(one).__name__ for one in groups}

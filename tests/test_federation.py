@@ -468,6 +468,7 @@ def answer_of(kind, change):
         (Statistics, {"rows": lambda old: old + np.where(np.arange(len(old)) == 0, 1e6, -1e6)}),
         (Statistics, {"square": lambda old: old * 0.0}),
         (ExpectSum, {"likelihood": lambda old: old + 1e300}),
+        (ExpectSum, {"likelihood": lambda old: old - 1e300}),
         (ExpectSum, {"score": lambda old: old + 1e5}),
         (ExpectSum, {"gram": lambda old: old - 1e300}),
         (ExpectSum, {"squares": lambda old: old * 0.0}),

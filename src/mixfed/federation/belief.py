@@ -165,6 +165,7 @@ def _sizes(candidates: Candidates) -> Floats:
 
 def _expect_likelihood(likelihood: Floats, rows: Floats, log_variance: Floats) -> None:
     """Expect no likelihood (C,) above that of as many rows (C, k) on the model of the kind with the least noise."""
+    _expect_usual(likelihood)
     if _too_likely(likelihood, rows, log_variance):
         raise MessageError("a likelihood that cannot be")
 

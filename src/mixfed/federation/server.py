@@ -10,7 +10,6 @@ definite set of sites.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import time
@@ -118,6 +117,11 @@ def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keep others away from a run; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows, where there is no engine, and so nobody else
+        yield
+        return
     lock = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
 from mixfed.candidates import Frame
 from mixfed.data import Clients
+from mixfed.simulation import Simulation, simulate
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
 settings.register_profile("mixfed", deadline=None, derandomize=True, max_examples=60)
@@ -35,3 +37,9 @@ def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows and targets of one client, in float64."""
     part = slice(clients.offsets[i], clients.offsets[i + 1])
     return clients.phi[part].astype(np.float64), clients.y[part]
+
+
+@pytest.fixture(scope="module")
+def small() -> Simulation:
+    """Clients of three kinds, enough for some sites."""
+    return simulate(n_clients=900, dim=5, n_clusters=3, noise=0.3, n_anchors=20, anchor_rows=220, seed=3)

@@ -138,7 +138,8 @@ class Site:
         if isinstance(query, Together):
             pairs = zip(query.parts, reply.parts, strict=True)
             return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
-        if not isinstance(query, PairMoments | SplitMoments | LeaveOut) or getattr(query, "lone", False):
+        of_pairs = isinstance(query, SplitMoments | LeaveOut) or (isinstance(query, PairMoments) and not query.lone)
+        if not of_pairs:
             return reply
         rows = pool.asked(who).rows
         paired = int(np.sum(rows >= 2))

@@ -26,7 +26,20 @@ def compiled(function: F) -> F:
 
     The interpreter's lock is released, so blocks of clients run on threads side by side.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH)(function))
+    return _compile(function, forceinline=False)
+
+
+def inlined(function: F) -> F:
+    """Compile as a part of whatever compiled function calls it.
+
+    For what is called for every client: each array is eight numbers to hand over, and a call with some of them takes as
+    long as the work on a small client.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: F, **options: bool) -> F:
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH, **options)(function))
 
 
 def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:

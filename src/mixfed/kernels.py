@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .compiled import compiled
+from .compiled import compiled, inlined
 from .losses import slope, value
 
 FEDAVG, FEDPROX = 0, 1
@@ -98,7 +98,7 @@ def _tile_memberships(
     return likelihood
 
 
-@compiled
+@inlined
 def _add_averaged(
     code: int,
     phi: Array,
@@ -141,7 +141,7 @@ def _add_averaged(
         total[j, m] += n_rows * shift[m]
 
 
-@compiled
+@inlined
 def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
     """Write X X^T or X^T X of one client, whichever is smaller, in the lower half of a corner of out (d, d).
 
@@ -168,7 +168,7 @@ def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
     return int(n_rows)
 
 
-@compiled
+@inlined
 def _add_proximal(
     phi: Array,
     y: Array,
@@ -211,7 +211,7 @@ def _add_proximal(
             total[j, m] += n_rows * solution[m]
 
 
-@compiled
+@inlined
 def _solve(products: Array, size: int, rate: float, factor: Array, solution: Array) -> None:
     """Solve (I + rate products) x = solution in place, by Cholesky. products (n, n), lower half; solution (n,)."""
     one = products.dtype.type(1)

@@ -26,7 +26,7 @@ def compiled(function: F) -> F:
 
     The interpreter's lock is released, so blocks of clients run on threads side by side.
     """
-    return _compile(function, forceinline=False)
+    return _compile(function, inline=False)
 
 
 def inlined(function: F) -> F:
@@ -35,11 +35,12 @@ def inlined(function: F) -> F:
     For what is called for every client: each array is eight numbers to hand over, and a call with some of them takes as
     long as the work on a small client.
     """
-    return _compile(function, forceinline=True)
+    return _compile(function, inline=True)
 
 
-def _compile(function: F, **options: bool) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH, **options)(function))
+def _compile(function: F, inline: bool) -> F:
+    compiler = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH, forceinline=inline)
+    return cast(F, compiler(function))
 
 
 def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:

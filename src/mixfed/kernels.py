@@ -13,6 +13,7 @@ import numpy as np
 
 from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
+from .lanes import LANES, doubled, read, write, zeros
 from .losses import slope, value
 
 FEDAVG, FEDPROX = 0, 1
@@ -39,17 +40,18 @@ def most_rows(offsets: Ints) -> int:
 
 
 @compiled
-def _tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int, end: int, out: Array) -> None:
-    """Loss of each client of a tile under each model. y (n,), predicted (n, k) -> out (c, k)."""
-    first, k = offsets[begin], predicted.shape[1]
-    i, own_end = -1, 0
-    out[: end - begin] = 0.0
-    for row in range(offsets[end] - first):
-        while row == own_end:  # the next client's: a loop over the few rows of each would be slower
-            i += 1
-            own_end = offsets[begin + i + 1] - first
-        for j in range(k):
-            out[i, j] += value(code, y[row], predicted[row, j])
+def tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int, end: int, out: Array) -> None:
+    """Loss of each client of a tile under each model. y (n,), predicted (n, k) -> out (c, k), both with lanes to spare.
+
+    What is written beyond the k of a client is the next one's, which comes later.
+    """
+    first = offsets[begin]
+    for i in range(end - begin):
+        for j in range(0, predicted.shape[1], LANES):
+            total = zeros()
+            for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
+                total += doubled(value(code, y[row], read(predicted, row, j)))
+            write(out, i, j, total)
 
 
 @compiled
@@ -269,8 +271,8 @@ def refine(
     number = phi.dtype.type
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
     most = most_rows(offsets)
-    predicted, targets = np.empty((most, k), phi.dtype), np.empty(most, phi.dtype)
-    losses, membership = np.empty((most, k)), np.empty((most, k))
+    predicted, targets = np.empty((most + LANES, k), phi.dtype), np.empty(most, phi.dtype)
+    losses, membership = np.empty((most + LANES, k)), np.empty((most, k))
     labels = np.zeros(most, np.int64)
     total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
     products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
@@ -282,7 +284,7 @@ def refine(
         np.dot(x, theta, predicted[:rows])
         for row in range(rows):
             targets[row] = y[first + row]
-        _tile_losses(code, targets, predicted, offsets, begin, end, losses)
+        tile_losses(code, targets, predicted, offsets, begin, end, losses)
         likelihood += _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, membership, labels)
         for i in range(end - begin):
             a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
@@ -319,7 +321,8 @@ def memberships(
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
     size, k = most_rows(offsets), theta.shape[1]
-    predicted, targets, losses = np.empty((size, k), phi.dtype), np.empty(size, phi.dtype), np.empty((size, k))
+    predicted, losses = np.empty((size + LANES, k), phi.dtype), np.empty((size + LANES, k))
+    targets = np.empty(size, phi.dtype)
     out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
     begin = 0
     while begin < len(offsets) - 1:
@@ -327,7 +330,7 @@ def memberships(
         first, rows = offsets[begin], offsets[end] - offsets[begin]
         np.dot(phi[first : first + rows], theta, predicted[:rows])
         targets[:rows] = y[first : first + rows]
-        _tile_losses(code, targets, predicted, offsets, begin, end, losses)
+        tile_losses(code, targets, predicted, offsets, begin, end, losses)
         _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, out[begin:end], labels)
         begin = end
     return out

@@ -13,7 +13,9 @@ import numpy as np
 
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
-from .kernels import most_rows, tile_end
+from .kernels import most_rows, tile_end, tile_losses
+from .lanes import LANES
+from .losses import SQUARED
 from .moments import scale_rows
 
 _PILE = 192
@@ -25,6 +27,7 @@ _WAVERING, _PAIRS = 1e-5, 64
 kinds are gathered by so many."""
 _FAR = -40.0
 """exp of less is below rounding."""
+_CODE = SQUARED.code
 
 
 @compiled
@@ -56,22 +59,6 @@ def exponentials(values: Floats) -> None:
         p *= p
         p *= p
         values[i] = p if values[i] > _FAR else 0.0
-
-
-@compiled
-def squared_residuals(predicted: Array, target: Array, offsets: Ints, out: Floats) -> None:
-    """Turn predictions (n, L) into residuals, in place, and sum their squares by client. -> out (m, L)."""
-    first, models = offsets[0], predicted.shape[1]
-    i, own_end = -1, 0
-    out[:] = 0.0
-    for row in range(offsets[-1] - first):
-        while row == own_end:  # the next client's: a loop over the few rows of each would be slower
-            i += 1
-            own_end = offsets[i + 1] - first
-        for j in range(models):
-            residual = target[row] - predicted[row, j]
-            predicted[row, j] = residual
-            out[i, j] += residual * residual
 
 
 @compiled
@@ -159,10 +146,10 @@ def expect(
     width, total = models.shape
     count, k = log_weight.shape
     n_clients, size = len(offsets) - 1, most_rows(offsets)
-    x, residual = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + LANES, total), phi.dtype)
     target = np.empty(size, phi.dtype)
     losses, membership, likelihood = (
-        np.empty((n_clients, total)),
+        np.empty((n_clients + LANES, total)),
         np.empty((n_clients, total)),
         np.empty((n_clients, count)),
     )
@@ -180,8 +167,9 @@ def expect(
         scale_rows(phi, first, first + tile, centre, stretch, x)
         for row in range(tile):
             target[row] = (y[first + row] - target_centre) / target_unit
-        np.dot(x[:tile], models, residual[:tile])
-        squared_residuals(residual, target, offsets[begin : end + 1], losses[begin:end])
+        np.dot(x[:tile], models, predicted[:tile])
+        tile_losses(_CODE, target, predicted, offsets, begin, end, losses[begin:])
+        losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
         squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
         posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, likelihood[begin:end])
@@ -210,8 +198,8 @@ def expect(
                         row += some
             for row in range(a, b):
                 for j in range(total):
-                    residual[row, j] *= weights[j]
-        score += np.dot(residual[:tile].T, x[:tile])
+                    predicted[row, j] = weights[j] * (target[row] - predicted[row, j])
+        score += np.dot(predicted[:tile].T, x[:tile])
         begin = end
     for p in range(piles):
         _take_up(gram, pile, p, height[p])
@@ -221,7 +209,7 @@ def expect(
     sums = np.empty(count)
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, gram, overlap, membership, losses
+    return sums, clients, rows, squares, score, gram, overlap, membership, losses[:n_clients]
 
 
 @compiled

@@ -14,7 +14,7 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
-from .lanes import LANES
+from .lanes import LANES, read, write
 from .losses import SQUARED
 from .moments import scale_rows
 
@@ -146,7 +146,7 @@ def expect(
     width, total = models.shape
     count, k = log_weight.shape
     n_clients, size = len(offsets) - 1, most_rows(offsets)
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + LANES, total), phi.dtype)
+    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + LANES, total), phi.dtype)
     target = np.empty(size, phi.dtype)
     losses, membership, likelihood = (
         np.empty((n_clients + LANES, total)),
@@ -158,7 +158,7 @@ def expect(
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
-    pile, height = np.empty((piles, _PILE, width), phi.dtype), np.zeros(piles, np.int64)
+    pile, height = np.empty((piles, _PILE + LANES, width), phi.dtype), np.zeros(piles, np.int64)
     sizes, weights = np.diff(offsets), np.empty(total, phi.dtype)
     begin = 0
     while begin < n_clients:
@@ -192,8 +192,8 @@ def expect(
                             height[p] = 0
                         top, some = height[p], min(b - row, _PILE - height[p])
                         for h in range(some):
-                            for m in range(width):
-                                pile[p, top + h, m] = root * x[row + h, m]
+                            for m in range(0, width, LANES):
+                                write(pile[p], top + h, m, root * read(x, row + h, m))
                         height[p] = top + some
                         row += some
             for row in range(a, b):

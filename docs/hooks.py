@@ -1,18 +1,34 @@
-"""What the pages take from the code when they are built: the reference of the command line."""
+"""What pages take from the code when they are built: the reference of the command line, and names that must exist."""
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import click
 import typer.main
+from mkdocs.exceptions import PluginError
 
+import mixfed
 from mixfed.cli import app
+
+_MODULES = {path.stem for path in Path(mixfed.__file__).parent.glob("*.py")}
+_FILES = ("py", "json", "bin")
+"""What looks like a name in a module, and is one of a file."""
 
 
 def on_page_markdown(markdown: str, **rest: Any) -> str:
-    """Put the reference of all commands where a page asks for it."""
+    """Put the reference of all commands where a page asks for it; refuse a page that speaks of code that is gone."""
+    for module, name in re.findall(r"`(\w+)\.([\w.]+)`", markdown):
+        if module in _MODULES and name not in _FILES:
+            try:
+                attrgetter(name)(importlib.import_module(f"mixfed.{module}"))
+            except AttributeError as error:
+                raise PluginError(f"there is no {module}.{name} in the code") from error
     if "{{ commands }}" not in markdown:
         return markdown
     return markdown.replace("{{ commands }}", "\n".join(_described(typer.main.get_command(app), "mixfed")))

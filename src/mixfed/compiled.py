@@ -43,13 +43,13 @@ def _compile(function: F, inline: bool) -> F:
     return cast(F, compiler(function))
 
 
-def side_by_side(function: Callable[[A], T], items: Iterable[A]) -> Iterator[T]:
+def side_by_side(function: Callable[[A], T], items: Iterable[A], level: int = 0) -> Iterator[T]:
     """Call a function on every item, on all cores, and give the results in order, each as soon as it is its turn.
 
-    What it calls must not come back here: a thread that waits for others in the same pool may wait for ever.
+    What it calls may come back here at a lower level only: a thread that waits for others of its own may wait for ever.
     """
     items = list(items)
-    return map(function, items) if len(items) == 1 else _threads().map(function, items)
+    return map(function, items) if len(items) == 1 else _threads(level).map(function, items)
 
 
 class _OneBlasThread:
@@ -90,12 +90,12 @@ def _controller() -> ThreadpoolController:
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def _threads(level: int) -> ThreadPoolExecutor:
     """Start as many threads as the environment variable MIXFED_THREADS says, or else as there are cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("MIXFED_THREADS", "")
     count = int(wanted) if wanted.isdigit() and int(wanted) else cores
-    pool = ThreadPoolExecutor(count, thread_name_prefix="mixfed")
+    pool = ThreadPoolExecutor(count, thread_name_prefix=f"mixfed-{level}")
     # Ctrl-C is raised in the main thread, and if the pool is just starting a thread there, the pool forgets that
     # thread and the program waits for it at its end, for ever. So another thread starts them all.
     starter = Thread(target=_start, args=(pool, count))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from ..compiled import one_blas_thread
+from ..compiled import one_blas_thread, side_by_side
 from .site import Site
+
+_IN_TURN, _TOGETHER = 16, 64
+"""Sites in one process that a thread asks one after the other, and sites whose answers are ready before one is read.
+Python runs one thread at a time, and only compiled sums are done side by side: who reads while others answer waits for
+them at every step."""
 
 
 class Transport(Protocol):
@@ -35,7 +40,14 @@ class InProcess:
         return list(self.sites)
 
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Ask one site after the other: threads would only wait for each other, and a large site has its own."""
+        """Ask many sites side by side, few one after the other: they may be large then, with threads of their own."""
+        names = list(messages)
+
+        def answers(begin: int) -> list[tuple[str, bytes | Exception]]:
+            return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + _IN_TURN]]
+
         with one_blas_thread():  # once for all of them
-            for name, content in messages.items():
-                yield name, self.sites[name].answer(content)
+            for first in range(0, len(names), _TOGETHER):
+                begins = range(first, min(first + _TOGETHER, len(names)), _IN_TURN)
+                for some in list(side_by_side(answers, begins, level=1)):
+                    yield from some

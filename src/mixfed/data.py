@@ -210,6 +210,8 @@ def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:
     n_rows, n_clients = int(offsets[-1]), len(offsets) - 1
     least = n_rows / max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // dim))
     count = min(n_clients, math.ceil(max(least, min(n_rows / _LEAST_BLOCK, _BLOCKS))))
+    if count == 1:  # as with most sites, and single clients
+        return [(0, n_clients)]
     cuts = np.unique(np.searchsorted(offsets, np.linspace(0, n_rows, count + 1)[1:-1])).tolist()
     edges = [0, *(edge for edge in cuts if 0 < edge < n_clients), n_clients]
     return list(itertools.pairwise(edges))

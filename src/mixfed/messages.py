@@ -321,11 +321,16 @@ class _Shape:
     def __init__(self, text: str) -> None:
         self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
         self.usual = tuple(text.split("|")[0].split())
+        self.plain = all(size.isalpha() for size in self.usual)
 
     def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
         """Refuse another shape."""
         if shape == tuple(map(sizes.get, self.usual)):  # which is quick
             return
+        if bind and self.plain and len(shape) == len(self.usual):  # and so is this
+            learned = map(sizes.setdefault, self.usual, shape)
+            if tuple(learned) == shape:
+                return
         known = (option for option in self.options if all(size.letters <= sizes.keys() for size in option))
         option = next(known, self.options[0])
         if len(shape) != len(option) or not all(map(_Size.fits, option, shape, repeat(sizes), repeat(bind))):

@@ -70,13 +70,14 @@ def _(content: Replies, query: Any, asked: Asked) -> None:
 
 @weigh.register
 def _(content: CensusSum, query: Any, asked: Asked) -> None:
+    rows = content.n_rows
     _expect("clients", content.n_clients, (asked.clients, asked.clients))
-    _expect("rows", content.n_rows, asked.rows)
+    _expect("rows", rows, asked.rows)
     low, high = np.append(content.low, content.target_low), np.append(content.high, content.target_high)
     _expect_usual(low, high)
     total = np.append(content.total, content.target)
-    slack = _SLACK * content.n_rows * np.maximum(np.abs(low), np.abs(high))
-    inside = (total >= content.n_rows * low - slack) & (total <= content.n_rows * high + slack)
+    slack = _SLACK * rows * np.maximum(np.abs(low), np.abs(high))
+    inside = (total >= rows * low - slack) & (total <= rows * high + slack)
     steady = np.where(content.steady, content.value, content.low)
     if (content.sizes < 0).any() or not inside.all() or (steady < content.low).any() or (steady > content.high).any():
         raise MessageError("a census that cannot be")
@@ -184,9 +185,10 @@ def _expect_moments(gram: Floats, cross: Floats, square: Floats, most: float) ->
 
     ``most`` is the largest that a sum of squares can be.
     """
-    dim = cross.shape[-1]
-    _expect("squares", gram[..., _diagonal(dim)], (0, most))
-    if _too_large(gram.reshape(-1, gram.shape[-1]), cross.reshape(-1, dim), square.reshape(-1)):
+    flat = gram.reshape(-1, gram.shape[-1]), cross.reshape(-1, cross.shape[-1]), square.reshape(-1)
+    slack = _slack(most)
+    if _too_large(*flat, -slack, most + slack):
+        _expect("squares", gram[..., _diagonal(cross.shape[-1])], (0, most))
         raise MessageError("products that are larger than their squares allow")
 
 
@@ -197,12 +199,17 @@ def _diagonal(dim: int) -> Ints:
 
 
 @compiled
-def _too_large(gram: Floats, cross: Floats, square: Floats) -> bool:
-    """Say whether products are larger than their squares allow. gram (m, v), packed, cross (m, d), square (m,)."""
+def _too_large(gram: Floats, cross: Floats, square: Floats, low: float, high: float) -> bool:
+    """Say whether squares are out of bounds, or products larger than squares allow.
+
+    gram (m, v), packed, cross (m, d), square (m,).
+    """
     m, d = cross.shape
     own, residual = np.empty((m, d)), np.sqrt(np.maximum(square, 0.0))
     for i in range(m):
         for a in range(d):
+            if not low <= gram[i, a * (a + 3) // 2] <= high:
+                return True
             own[i, a] = math.sqrt(max(gram[i, a * (a + 3) // 2], 0.0))
     # Clients whose membership is next to nothing are left out of some sums: what is next to nothing is not compared.
     largest = own.max()
@@ -229,15 +236,35 @@ def _expect_usual(*numbers: Floats) -> None:
 
 def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
     """Expect parts (..., k) of something, none of them negative, that add up to as much as there is."""
-    _expect(what, parts, (0, bounds[1]))
-    _expect(what, np.add.reduce(parts, axis=-1), bounds)
+    slack = _slack(bounds[1])
+    if _not_whole(parts.reshape(-1, parts.shape[-1]), bounds[0] - slack, bounds[1] + slack, slack):
+        _expect(what, parts, (0, bounds[1]))
+        _expect(what, np.add.reduce(parts, axis=-1), bounds)
 
 
 def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
-    found = np.asarray(found, np.float64).ravel()
-    slack = _SLACK * (1.0 + abs(bounds[1])) if math.isfinite(bounds[1]) else _SLACK
+    found, slack = np.asarray(found, np.float64).ravel(), _slack(bounds[1])
     if _outside(found, bounds[0] - slack, bounds[1] + slack):
         raise MessageError(f"sums over {np.max(np.abs(found)):.4g} {what}, when there are {bounds[1]:g}")
+
+
+def _slack(most: float) -> float:
+    """Say by how much sums may miss bounds."""
+    return _SLACK * (1.0 + abs(most)) if math.isfinite(most) else _SLACK
+
+
+@compiled
+def _not_whole(parts: Floats, low: float, high: float, slack: float) -> bool:
+    """Say whether a part is negative, or parts (n, k) do not add up to something within bounds."""
+    for row in parts:
+        whole = 0.0
+        for part in row:
+            if not part >= -slack:
+                return True
+            whole += part
+        if not low <= whole <= high:
+            return True
+    return False
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +13,8 @@ _IN_TURN, _TOGETHER = 16, 64
 """Sites in one process that a thread asks one after the other, and sites whose answers are ready before one is read.
 Python runs one thread at a time, and only compiled sums are done side by side: who reads while others answer waits for
 them at every step."""
+_SHORT = 1.5e-4
+"""Seconds: for a shorter answer, threads wait for each other longer than they work side by side."""
 
 
 class Transport(Protocol):
@@ -40,14 +43,17 @@ class InProcess:
         return list(self.sites)
 
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Ask many sites side by side, few one after the other: they may be large then, with threads of their own."""
+        """Ask sites one after the other: they may be large, with threads of their own. If there are many, at once."""
         names = list(messages)
 
         def answers(begin: int) -> list[tuple[str, bytes | Exception]]:
             return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + _IN_TURN]]
 
         with one_blas_thread():  # once for all of them
-            for first in range(0, len(names), _TOGETHER):
+            begun, some = time.perf_counter(), answers(0)
+            short = time.perf_counter() - begun < _SHORT * _IN_TURN
+            yield from some
+            for first in range(_IN_TURN, len(names), _TOGETHER):
                 begins = range(first, min(first + _TOGETHER, len(names)), _IN_TURN)
-                for some in list(side_by_side(answers, begins, level=1)):
+                for some in map(answers, begins) if short else list(side_by_side(answers, begins, level=1)):
                     yield from some

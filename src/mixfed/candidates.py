@@ -206,6 +206,13 @@ class ExpectSum:
             self.missing + other.missing,
         )
 
+    def __iadd__(self, other: ExpectSum) -> ExpectSum:
+        """Add in place: the sums of many sites are many, and large."""
+        for name in _EXPECTED:
+            own = getattr(self, name)
+            own += getattr(other, name)
+        return self
+
     @cached_property
     def matrices(self) -> Floats:
         """The sums of z z^T as matrices, (C, k, d, d)."""
@@ -220,8 +227,10 @@ class ExpectSum:
     @staticmethod
     def stack(parts: Sequence[ExpectSum]) -> ExpectSum:
         """Put together what was said of several batches of candidates."""
-        names = [item.name for item in dataclasses.fields(ExpectSum)]
-        return ExpectSum(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        return ExpectSum(*(np.concatenate([getattr(part, name) for part in parts]) for name in _EXPECTED))
+
+
+_EXPECTED = [item.name for item in dataclasses.fields(ExpectSum)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ sums is believed: see ``docs/privacy.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache, lru_cache, singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ _HUGE = 1e100
 """Larger numbers are no data: the squares of their squares are infinite."""
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
+class Asked(NamedTuple):
     """Whom an answer is about."""
 
     clients: int
@@ -117,11 +115,20 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
 
 @weigh.register
 def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
+    candidates, sizes = query.candidates, _sizes(query.candidates)
+    moments = len(candidates) if query.curvature else 0
+    if len(content.gram) == moments:
+        bounds = asked.clients, *asked.rows, asked.most
+        gram = content.gram if query.since is None else content.gram[:0]
+        said = content.likelihood, content.clients, content.rows, content.squares, content.score, gram
+        if _can_be(*said, candidates.log_variance, sizes, *map(float, bounds)):
+            return
+    # Why not?
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
     _expect_parts("rows", content.rows, asked.rows)
-    _expect("squares", content.squares / _sizes(query.candidates), (0, asked.most))
-    _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
-    if len(content.gram) != (len(query.candidates) if query.curvature else 0):
+    _expect("squares", content.squares / sizes, (0, asked.most))
+    _expect_likelihood(content.likelihood, content.rows, candidates.log_variance)
+    if len(content.gram) != moments:
         raise MessageError(f"second moments of {len(content.gram)} candidates")
     if query.curvature and query.since is None:
         _expect_moments(content.gram, content.score, content.squares, asked.most)
@@ -169,6 +176,38 @@ def _expect_likelihood(likelihood: Floats, rows: Floats, log_variance: Floats) -
     _expect_usual(likelihood)
     if _too_likely(likelihood, rows, log_variance):
         raise MessageError("a likelihood that cannot be")
+
+
+@compiled
+def _can_be(
+    likelihood: Floats,
+    clients: Floats,
+    rows: Floats,
+    squares: Floats,
+    score: Floats,
+    gram: Floats,
+    log_variance: Floats,
+    sizes: Floats,
+    n_clients: float,
+    least_rows: float,
+    most_rows: float,
+    most: float,
+) -> bool:
+    """Say at one go whether an `ExpectSum` can be true; gram (0, k, v) if it is not to be looked at."""
+    people, lines, slack = _slack(n_clients), _slack(most_rows), _slack(most)
+    if _not_whole(clients, n_clients - people, n_clients + people, people):
+        return False
+    if _not_whole(rows, least_rows - lines, most_rows + lines, lines):
+        return False
+    if _outside((squares / sizes).ravel(), -slack, most + slack) or _outside(likelihood, -_HUGE, _HUGE):
+        return False
+    if _too_likely(likelihood, rows, log_variance):
+        return False
+    if len(gram) == 0:
+        return True
+    _, k, dim = score.shape
+    flat = gram.reshape(len(gram) * k, gram.shape[2])
+    return not _too_large(flat, score.reshape(len(gram) * k, dim), squares.ravel(), -slack, most + slack)
 
 
 @compiled
@@ -248,6 +287,7 @@ def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
         raise MessageError(f"sums over {np.max(np.abs(found)):.4g} {what}, when there are {bounds[1]:g}")
 
 
+@compiled
 def _slack(most: float) -> float:
     """Say by how much sums may miss bounds."""
     return _SLACK * (1.0 + abs(most)) if math.isfinite(most) else _SLACK

@@ -37,6 +37,7 @@ from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_qu
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
 _LONGEST_PAUSE = 5.0
+_NONE = np.empty(0, np.int64)
 _LONGEST_TEXT = 300
 """Letters of a site's complaint that are read."""
 
@@ -218,7 +219,10 @@ class FederatedPool:
             if answer.complaint is not None:
                 refused |= answer.clients > 0
             else:
-                total = answer.content if total is None else total + answer.content
+                if total is None:
+                    total = answer.content
+                else:
+                    total += answer.content
         return total, refused
 
     def ask_each(self, query: Each[R], who: Array) -> R:
@@ -359,7 +363,7 @@ class FederatedPool:
         """See that an answer is about as many clients and rows as there can be."""
         site = self._members[name]
         clients, rows = (site.clients, site.clients), (site.rows, site.rows)
-        sizes = np.empty(0, np.int64)
+        sizes = _NONE
         if isinstance(ask.who, Sample):
             clients, rows = (0, site.clients), (0, site.rows)
         elif ask.who is not None:

@@ -13,8 +13,6 @@ _IN_TURN, _TOGETHER = 16, 64
 """Sites in one process that a thread asks one after the other, and sites whose answers are ready before one is read.
 Python runs one thread at a time, and only compiled sums are done side by side: who reads while others answer waits for
 them at every step."""
-_SHORT = 1.5e-4
-"""Seconds: for a shorter answer, threads wait for each other longer than they work side by side."""
 
 
 class Transport(Protocol):
@@ -43,17 +41,24 @@ class InProcess:
         return list(self.sites)
 
     def send(self, messages: Mapping[str, bytes], timeout: float) -> Iterator[tuple[str, bytes | Exception]]:
-        """Ask sites one after the other: they may be large, with threads of their own. If there are many, at once."""
+        """Ask some sites one after the other, some side by side, and the rest as it went faster.
+
+        Few may be large, with threads of their own. Answers of many may be so short that threads would only wait for
+        each other.
+        """
         names = list(messages)
 
         def answers(begin: int) -> list[tuple[str, bytes | Exception]]:
             return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + _IN_TURN]]
 
+        seconds: dict[bool, float] = {}
         with one_blas_thread():  # once for all of them
-            begun, some = time.perf_counter(), answers(0)
-            short = time.perf_counter() - begun < _SHORT * _IN_TURN
-            yield from some
-            for first in range(_IN_TURN, len(names), _TOGETHER):
+            for batch, first in enumerate(range(0, len(names), _TOGETHER)):
                 begins = range(first, min(first + _TOGETHER, len(names)), _IN_TURN)
-                for some in map(answers, begins) if short else list(side_by_side(answers, begins, level=1)):
+                # Threads are slow at first: their second batch tells.
+                at_once = batch in (1, 2) or (batch > 2 and seconds[True] < seconds[False])
+                begun = time.perf_counter()
+                found = list(side_by_side(answers, begins, level=1) if at_once else map(answers, begins))
+                seconds[at_once] = time.perf_counter() - begun
+                for some in found:
                     yield from some

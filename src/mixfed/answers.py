@@ -202,7 +202,7 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             weight.reshape(count, k),
             squares.reshape(count, k),
             score.reshape(count, k, -1),
-            packed(gram.reshape(count, k, *gram.shape[1:])[: count if query.curvature else 0]),
+            gram.reshape(-1 if query.curvature else 0, k, gram.shape[1]),
             overlap,
             np.array(missing).reshape(-1, k * (k + 1) // 2, len(models) + 2, len(models) + 2),
         )

@@ -140,8 +140,8 @@ def expect(
     only touches clients whose membership has moved; else ``before`` is (0, L).
 
     Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), weighted squared
-    residuals (L,), scores x r (L, D), second moments of x (L, D, D; zero without ``curvature``) and products of
-    memberships (C, k, k); then, by client, memberships (m, L) and squared residuals (m, L).
+    residuals (L,), scores x r (L, D), packed second moments of x (L, D (D + 1) / 2; of no model without ``curvature``)
+    and products of memberships (C, k, k); then, by client, memberships (m, L) and squared residuals (m, L).
     """
     width, total = models.shape
     count, k = log_weight.shape
@@ -154,7 +154,8 @@ def expect(
         np.empty((n_clients, count)),
     )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
-    score, gram, overlap = np.zeros((total, width)), np.zeros((total, width, width)), np.zeros((count, k, k))
+    score, overlap = np.zeros((total, width)), np.zeros((count, k, k))
+    gram = np.zeros((total if curvature else 0, width, width))
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
@@ -201,15 +202,19 @@ def expect(
                     predicted[row, j] = weights[j] * (target[row] - predicted[row, j])
         score += np.dot(predicted[:tile].T, x[:tile])
         begin = end
-    for p in range(piles):
+    for p in range(piles if curvature else 0):
         _take_up(gram, pile, p, height[p])
+    triangles = np.empty((len(gram), width * (width + 1) // 2))
+    for j in range(len(gram)):
+        for a in range(width):
+            triangles[j, a * (a + 1) // 2 : (a + 1) * (a + 2) // 2] = gram[j, a, : a + 1]
     for c in range(count):
         own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
         overlap[c] = np.dot(own.T, own)
     sums = np.empty(count)
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, gram, overlap, membership, losses[:n_clients]
+    return sums, clients, rows, squares, score, triangles, overlap, membership, losses[:n_clients]
 
 
 @compiled

@@ -9,7 +9,7 @@ from typing import Protocol
 from ..compiled import one_blas_thread, side_by_side
 from .site import Site
 
-_IN_TURN, _TOGETHER = 16, 64
+_IN_TURN, _TOGETHER = 32, 128
 """Sites in one process that a thread asks one after the other, and sites whose answers are ready before one is read.
 Python runs one thread at a time, and only compiled sums are done side by side: who reads while others answer waits for
 them at every step."""

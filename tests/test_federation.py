@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -49,6 +50,15 @@ def test_the_model_is_that_of_one_process(small, tmp_path, k, settings):
     found = conduct(InProcess(split(small.clients, 4)), job, tmp_path)
     same(found, local_fit(small.clients, k, **settings))
     assert Model.load(tmp_path).n_clusters == found.model.n_clusters
+
+
+def test_hundreds_of_small_sites_and_two_large_ones(tmp_path):
+    clients = simulate(n_clients=4000, dim=4, n_clusters=3, noise=0.3, seed=4).clients
+    edges = np.cumsum([0, *[2] * 128, 1600, *[2] * 31, 1600, *[2] * 241]).tolist()
+    sites = {f"site-{j:03d}": Site(clients.block(*ends)) for j, ends in enumerate(itertools.pairwise(edges))}
+    large = [name for name, site in sites.items() if len(site.clients.blocks) > 1]
+    assert large == ["site-128", "site-160"]  # asked at the same time, and with threads of their own
+    same(conduct(InProcess(sites), Job(3, intercept=False), tmp_path), local_fit(clients))
 
 
 @pytest.mark.parametrize("update", ["fedavg", "fedprox"])

@@ -3,7 +3,7 @@
 * recipes: the same table fitted by the auto recipe, by the auto recipe without single anchors, and by the paper's,
   across four sites in this process, or with --flare across real processes on NVIDIA FLARE.
 * sites: 1,000 sites of 100 clients in this process against one pool with the same rows: seconds of each exchange of a
-  fit, every question put to all clients. The pool uses all cores, sites in one process one of them: hence both clocks.
+  fit, every question put to all clients, by the clock and in processor time.
 
 Usage: python benchmarks/exchanges.py [--parts recipes,sites] [--flare] [--json FILE]
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -9,10 +10,10 @@ from typing import Protocol
 from ..compiled import one_blas_thread, side_by_side
 from .site import Site
 
-_IN_TURN, _TOGETHER = 32, 128
-"""Sites in one process that a thread asks one after the other, and sites whose answers are ready before one is read.
-Python runs one thread at a time, and only compiled sums are done side by side: who reads while others answer waits for
-them at every step."""
+_IN_TURN, _TOGETHER, _ROOM = 32, 128, 1 << 26
+"""Sites in one process that a thread asks one after the other, sites whose answers are ready before one is read, and
+bytes that these may have. Python runs one thread at a time, and only compiled sums are done side by side: who reads
+while others answer waits for them at every step."""
 
 
 class Transport(Protocol):
@@ -44,21 +45,23 @@ class InProcess:
         """Ask some sites one after the other, some side by side, and the rest as it went faster.
 
         Few may be large, with threads of their own. Answers of many may be so short that threads would only wait for
-        each other.
+        each other, or so long that they must not wait.
         """
-        names = list(messages)
+        names, step, longest = list(messages), 1, 0
 
-        def answers(begin: int) -> list[tuple[str, bytes | Exception]]:
-            return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + _IN_TURN]]
+        def answers(begin: int) -> list[tuple[str, bytes]]:
+            return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + step]]
 
-        seconds: dict[bool, float] = {}
+        seconds = {True: math.inf, False: math.inf}
         with one_blas_thread():  # once for all of them
             for batch, first in enumerate(range(0, len(names), _TOGETHER)):
-                begins = range(first, min(first + _TOGETHER, len(names)), _IN_TURN)
                 # Threads are slow at first: their second batch tells.
-                at_once = batch in (1, 2) or (batch > 2 and seconds[True] < seconds[False])
-                begun = time.perf_counter()
-                found = list(side_by_side(answers, begins, level=1) if at_once else map(answers, begins))
-                seconds[at_once] = time.perf_counter() - begun
-                for some in found:
+                at_once = batch in (1, 2) or seconds[True] < seconds[False]
+                at_once &= longest * _TOGETHER <= _ROOM
+                begun, seconds[at_once], step = time.perf_counter(), 0.0, _IN_TURN if at_once else 1
+                begins = range(first, min(first + _TOGETHER, len(names)), step)
+                for some in list(side_by_side(answers, begins, level=1)) if at_once else map(answers, begins):
+                    seconds[at_once] += time.perf_counter() - begun
+                    longest = max(longest, *(len(content) for _, content in some))
                     yield from some
+                    begun = time.perf_counter()

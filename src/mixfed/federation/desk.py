@@ -95,6 +95,10 @@ class Desk:
         """Name the sites that are connected."""
         return sorted(site.name for site in self._call(self._session.get_system_info).client_info)
 
+    def server_start(self) -> float:
+        """Say when the server was started."""
+        return float(self._call(self._session.get_system_info).server_info.start_time)
+
     def jobs(self) -> list[Submitted]:
         """List the jobs that the server knows of, oldest first."""
         known = self._call(self._session.list_jobs)
@@ -133,7 +137,7 @@ class Desk:
 
     def follow(self, job: str, watch: Watcher) -> str:
         """Wait until a job has ended, tell of its rounds as they end, and give its status."""
-        seen, asking = 0, _Asking.BEFORE
+        seen, asking, start = 0, _Asking.BEFORE, self.server_start()
         watch(_starting(0))
         while True:
             status: str | None = self._call(lambda: self._session.get_job_status(job))
@@ -147,6 +151,8 @@ class Desk:
                 asking = _Asking.DURING
             elif asking is _Asking.DURING:
                 asking = _Asking.AFTER
+            elif self.server_start() != start:  # which does not know that it has lost the job
+                raise PoolError(f"the server at {self.kit.address} was started anew")
             for phase, round_, of, note in rounds or ():
                 watch(Progress(phase, round_, of, SimpleNamespace(note=note)))
                 seen += 1

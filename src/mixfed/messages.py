@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import struct
 import types
 import typing
@@ -105,7 +106,9 @@ def _described(value: Any, values: list[Any]) -> Any:
     """Say what a value is, as far as the header tells, and put what comes behind the header aside."""
     kind = type(value)
     if kind is np.ndarray:
-        values += [value if value.flags.c_contiguous else np.ascontiguousarray(value), bytes(-value.nbytes % _WORD)]
+        values.append(value if value.flags.c_contiguous else np.ascontiguousarray(value))
+        if over := value.nbytes % _WORD:
+            values.append(bytes(_WORD - over))
         return value.dtype, value.shape
     if kind in _NUMBERS:
         values.append(_NUMBERS[kind].pack(value))
@@ -116,9 +119,11 @@ def _described(value: Any, values: list[Any]) -> Any:
         return str, len(text)
     if kind is tuple:
         return tuple, tuple([_described(item, values) for item in value])
+    if value is None:
+        return None
     if dataclasses.is_dataclass(kind):
-        return kind, tuple([_described(getattr(value, name), values) for name in _names(kind)])
-    return None if value is None else _described(value.item(), values)  # of a number of NumPy's
+        return kind, tuple([_described(part, values) for part in _held(kind)(value)])
+    return _described(value.item(), values)  # of a number of NumPy's
 
 
 @lru_cache(maxsize=64)
@@ -216,6 +221,15 @@ class _Layout:
 
 
 _layout = lru_cache(maxsize=64)(_Layout)
+
+
+@cache
+def _held(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Make what gives all that a message of a kind is made of."""
+    names = _names(cast(Any, kind))
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
 
 
 @cache

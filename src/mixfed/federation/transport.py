@@ -10,8 +10,8 @@ from typing import Protocol
 from ..compiled import one_blas_thread, side_by_side
 from .site import Site
 
-_IN_TURN, _TOGETHER, _ROOM = 32, 128, 1 << 26
-"""Sites in one process that a thread asks one after the other, sites whose answers are ready before one is read, and
+_TRIED, _TOGETHER, _ROOM = 32, 128, 1 << 26
+"""Sites in one process whose answers are ready before one is read, while it is tried how to ask them and then, and
 bytes that these may have. Python runs one thread at a time, and only compiled sums are done side by side: who reads
 while others answer waits for them at every step."""
 
@@ -52,16 +52,19 @@ class InProcess:
         def answers(begin: int) -> list[tuple[str, bytes]]:
             return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + step]]
 
-        seconds = {True: math.inf, False: math.inf}
+        pace = {True: math.inf, False: math.inf}
+        batch = first = 0
         with one_blas_thread():  # once for all of them
-            for batch, first in enumerate(range(0, len(names), _TOGETHER)):
+            while first < len(names):
+                count = _TRIED if batch < 3 else _TOGETHER
                 # Threads are slow at first: their second batch tells.
-                at_once = batch in (1, 2) or seconds[True] < seconds[False]
-                at_once &= longest * _TOGETHER <= _ROOM
-                begun, seconds[at_once], step = time.perf_counter(), 0.0, _IN_TURN if at_once else 1
-                begins = range(first, min(first + _TOGETHER, len(names)), step)
+                at_once = batch in (1, 2) or pace[True] < pace[False]
+                at_once &= longest * count <= _ROOM
+                begun, seconds, step = time.perf_counter(), 0.0, count // 4 if at_once else 1
+                begins = range(first, min(first + count, len(names)), step)
                 for some in list(side_by_side(answers, begins, level=1)) if at_once else map(answers, begins):
-                    seconds[at_once] += time.perf_counter() - begun
+                    seconds += time.perf_counter() - begun
                     longest = max(longest, *(len(content) for _, content in some))
                     yield from some
                     begun = time.perf_counter()
+                pace[at_once], batch, first = seconds / count, batch + 1, first + count

@@ -17,7 +17,7 @@ import mixfed
 from mixfed.cli import app
 
 _MODULES = {path.stem for path in Path(mixfed.__file__).parent.glob("*.py")}
-_FILES = ("py", "json", "bin")
+_FILES = ("py", "json", "bin", "csv", "parquet", "toml")
 """What looks like a name in a module, and is one of a file."""
 
 

@@ -54,18 +54,20 @@ def test_precisions_are_not_mixed_by_chance():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, 1e-27, 1e20])
 @pytest.mark.parametrize("k", [1, 2, 7, 8, 9, 16, 19])
-def test_losses_are_those_of_a_plain_loop(k, dtype):
+def test_losses_are_those_of_a_plain_loop(k, scale, dtype):
+    """Squares are in double precision: in single, small ones are 0 and large ones infinite."""
     rng = np.random.default_rng(k)
     sizes = rng.integers(1, 6, 30)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     rows, begin, end = offsets[-1], 4, 26
-    y, predicted = rng.standard_normal(rows).astype(dtype), np.full((rows + LANES, k), np.nan, dtype)
+    y, predicted = (scale * rng.standard_normal(rows)).astype(dtype), np.full((rows + LANES, k), np.nan, dtype)
     tile = slice(offsets[begin], offsets[end])
-    own = rng.standard_normal((offsets[end] - offsets[begin], k)).astype(dtype)
+    own = (scale * rng.standard_normal((offsets[end] - offsets[begin], k))).astype(dtype)
     predicted[: len(own)] = own
     out = np.full((end - begin + LANES, k), np.nan)
     tile_losses(0, y[tile], predicted, offsets, begin, end, out)
     squares = (y[tile, None].astype(np.float64) - own) ** 2
     expected = 0.5 * np.add.reduceat(squares, offsets[begin:end] - offsets[begin])
-    np.testing.assert_allclose(out[: end - begin], expected, rtol=10 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(out[: end - begin], expected, rtol=1e-14)

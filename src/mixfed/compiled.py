@@ -49,7 +49,11 @@ def side_by_side(function: Callable[[A], T], items: Iterable[A], level: int = 0)
     What it calls may come back here at a lower level only: a thread that waits for others of its own may wait for ever.
     """
     items = list(items)
-    return map(function, items) if len(items) == 1 else _threads(level).map(function, items)
+    if len(items) == 1:
+        return map(function, items)
+    with _starting:
+        threads = _threads(level)
+    return threads.map(function, items)
 
 
 class _OneBlasThread:
@@ -73,6 +77,7 @@ class _OneBlasThread:
 
 
 _inside = _OneBlasThread()
+_starting = Lock()
 
 
 def one_blas_thread() -> AbstractContextManager[None]:

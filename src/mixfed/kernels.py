@@ -50,7 +50,7 @@ def tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int
         for j in range(0, predicted.shape[1], LANES):
             total = zeros()
             for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
-                total += doubled(value(code, y[row], read(predicted, row, j)))
+                total += value(code, y[row], doubled(read(predicted, row, j)))
             write(out, i, j, total)
 
 

@@ -2,8 +2,8 @@
 
 The compiler makes vectors of long loops by itself. A loop over the few models of a mixture is too short for that, and
 it runs once for every row. Here it is told: `Eight` is a type of compiled code that holds eight neighbours in an array,
-and ``+``, ``-`` and ``*``, with each other or with one number, do what they do with numbers. So what is written for a
-number, such as a loss, serves eight. Processors with shorter vectors take several of them.
+and ``+``, ``-`` and ``*``, with each other or with one number, which takes on their precision, do what they do with
+numbers. So what is written for a number, such as a loss, serves eight. Processors with shorter vectors take several.
 """
 
 from __future__ import annotations

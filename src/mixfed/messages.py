@@ -335,7 +335,7 @@ class _Shape:
     def __init__(self, text: str) -> None:
         self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
         self.usual = tuple(text.split("|")[0].split())
-        self.plain = all(size.isalpha() for size in self.usual)
+        self.plain = len(self.options) == 1 and all(size.isalpha() for size in self.usual)
 
     def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
         """Refuse another shape."""

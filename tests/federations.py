@@ -6,7 +6,7 @@ import numpy as np
 
 from mixfed import AutoSettings, LocalPool, fit_auto
 from mixfed.federation import InProcess, Site
-from mixfed.federation.wire import Answer, Ask, pack, unpack
+from mixfed.federation.wire import Answer, Ask, pack, pack_query, unpack
 
 
 def split(clients, count, **rules):
@@ -40,4 +40,4 @@ class Disturbed(InProcess):
 
 
 def ask(site, query, who=None):
-    return unpack(site.answer(pack(Ask("run", 1, False, query, who))), Answer)
+    return unpack(site.answer(pack(Ask("run", 1, False, pack_query(query), who))), Answer)

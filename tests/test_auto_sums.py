@@ -95,9 +95,9 @@ def test_expectations_equal_a_plain_loop(seed, sizes, dim, more, k, count, hard)
             np.testing.assert_allclose(getattr(reply, name)[c], value, rtol=1e-8, atol=1e-8, err_msg=name)
 
 
-@given(seeds, sizes, st.integers(1, 4), st.booleans())
-def test_pair_moments_equal_a_sum_over_pairs_of_rows(seed, sizes, dim, lone):
-    clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
+@given(seeds, sizes, st.integers(1, 4), st.integers(0, 4), st.booleans())
+def test_pair_moments_equal_a_sum_over_pairs_of_rows(seed, sizes, dim, more, lone):
+    clients, frame = random_clients(seed, sizes, dim + more), random_frame(seed, dim + more, dim)
     expected = np.zeros((dim, dim))
     for i in range(clients.n_clients):
         z, y = standard_rows(clients, frame, i)
@@ -108,15 +108,15 @@ def test_pair_moments_equal_a_sum_over_pairs_of_rows(seed, sizes, dim, lone):
                     expected += np.outer(e[a], e[b]) / (len(y) - 1)
         if lone and len(y) == 1:
             expected += np.outer(e[0], e[0]) - y[0] ** 2 * np.eye(dim)
-    found = LocalPool(clients).ask(PairMoments(frame, lone)).matrix
+    found = LocalPool(clients).ask(PairMoments(frame, lone)).matrices(dim)[0]
     np.testing.assert_allclose(found, expected, **EXACT)
 
 
-@given(seeds, sizes, st.integers(1, 3), st.integers(1, 3))
-def test_split_moments_equal_pair_moments_around_each_kind(seed, sizes, dim, k):
-    clients, frame = random_clients(seed, sizes, dim), plain_frame(dim)
+@given(seeds, sizes, st.integers(1, 3), st.integers(0, 3), st.integers(1, 3))
+def test_split_moments_equal_pair_moments_around_each_kind(seed, sizes, dim, more, k):
+    clients, frame = random_clients(seed, sizes, dim + more), random_frame(seed, dim + more, dim)
     mixture = random_candidates(seed, 1, k, dim)
-    found = LocalPool(clients).ask(SplitMoments(frame, mixture)).matrix
+    found = LocalPool(clients).ask(SplitMoments(frame, mixture)).matrices(dim)
     expected = np.zeros((k, dim, dim))
     for i in range(clients.n_clients):
         z, y = standard_rows(clients, frame, i)

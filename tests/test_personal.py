@@ -217,7 +217,7 @@ def test_left_out_rows_are_those_of_a_plain_loop(full):
 def test_the_exchange_travels_as_bytes(full):
     clients, frame = random_clients(1, [1, 2, 5], 3), random_frame(2, 3, 2)
     query = Deviate(frame, random_spreads(3, 2, 2, 2, full, 3), full, (1,))
-    sizes = check_query(decode(encode(query)), 3, 0)
+    sizes = check_query(decode(encode(query)), 3)
     total = LocalPool(clients).answer(query)
     back = decode(encode(total))
     check_answer(back, query, sizes)

@@ -69,8 +69,8 @@ def test_the_floor_holds_for_clients_with_two_rows_or_more(tmp_path):
         site = Site(made, min_clients=floor)
         for query in (PairMoments(frame, False), SplitMoments(frame, mixture)):
             told = ask(site, query).content
-            assert bool(np.any(told.matrix)) == (told.rows > 0) == all_told
-        assert np.any(ask(site, PairMoments(frame, True)).content.matrix)  # those with one row are in it, too
+            assert bool(np.any(told.moments)) == (told.rows > 0) == all_told
+        assert np.any(ask(site, PairMoments(frame, True)).content.moments)  # those with one row are in it, too
         left = ask(site, LeaveOut(frame, spreads, True, 3)).content
         assert (left.rows > 0).tolist() == [all_told, small_told]
         assert (left.squares > 0).tolist() == [[all_told, small_told]]

@@ -18,9 +18,9 @@ from conftest import random_clients
 from mixfed import LocalPool, fit_auto
 from mixfed.arrays import Floats
 from mixfed.candidates import Candidates, Expect, Frame, SplitMoments
-from mixfed.exchange import Census, FedProx, Mixture, Refine, Together
+from mixfed.exchange import Census, Descend, FedProx, Mixture, Refine, Together
 from mixfed.federation import FederatedPool, InProcess, Site
-from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, unpack
+from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
 from mixfed.messages import MessageError, check, decode, encode
 from mixfed.pool import Sample
 
@@ -50,11 +50,11 @@ def questions():
     fit_auto(tape, CLIENTS.features, 2)
     mixture = Mixture(np.ones((2, 3)), np.array([0.5, 0.5]), np.ones(2))
     asked = [*tape.asked, (Refine(mixture, True, FedProx(0.1)), None), (Together((Census(), Census())), Sample(1, 0.5))]
-    return [pack(Ask("run", at, False, query, who)) for at, (query, who) in enumerate(asked)]
+    return [pack(Ask("run", at, False, pack_query(query), who)) for at, (query, who) in enumerate(asked)]
 
 
 QUESTIONS = questions()
-assert unpack(SITE.answer(pack(Ask("run", 0, False, Enrol(True), None))), Answer).complaint is None
+assert unpack(SITE.answer(pack(Ask("run", 0, False, pack_query(Enrol(True)), None))), Answer).complaint is None
 
 
 def test_every_question_of_a_fit_is_answered():
@@ -76,15 +76,21 @@ def test_a_complaint_about_what_is_no_text_is_an_answer(tmp_path):
     model.save(tmp_path / "model.json")
     content = json.loads((tmp_path / "model.json").read_text()) | {"loss": "\ud800"}
     site = Site(CLIENTS, out=tmp_path / "site")
-    answer = unpack(site.answer(pack(Ask("run", 1, False, Conclude(json.dumps(content)), None))), Answer)
+    answer = unpack(site.answer(pack(Ask("run", 1, False, pack_query(Conclude(json.dumps(content))), None))), Answer)
     assert answer.complaint.startswith("unknown loss '\\ud800'")
 
 
 @settings(max_examples=1500)
 @given(st.integers(0, len(QUESTIONS) - 1), st.data())
 def test_damaged_questions_get_an_answer(which, data):
-    """Bytes changed, cut off, put in or taken out, most of them in the header, where they do most harm."""
-    answer = unpack(SITE.answer(damaged(QUESTIONS[which], data)), Answer)
+    """Bytes changed, cut off, put in or taken out, most of them in a header, where they do most harm."""
+    if data.draw(st.booleans()):
+        sent = damaged(QUESTIONS[which], data)
+    else:
+        ask = unpack(QUESTIONS[which], Ask)
+        query = np.frombuffer(damaged(ask.content.tobytes(), data, mark=0), np.uint8)
+        sent = pack(dataclasses.replace(ask, content=query))
+    answer = unpack(SITE.answer(sent), Answer)
     assert answer.complaint or answer.clients >= 0
 
 
@@ -95,11 +101,11 @@ def test_damaged_answers_are_read_or_refused(which, data):
     query, asked = ask.query, len(ask.who) if isinstance(ask.who, np.ndarray) else 0
     content = damaged(SITE.answer(QUESTIONS[which]), data)
     with contextlib.suppress(MessageError):
-        check_answer(unpack(content, Answer).content, query, check_query(query, 3, asked))
+        check_answer(unpack(content, Answer).content, query, check_query(query, 3), asked)
 
 
-def damaged(content, data):
-    header = 16 + struct.unpack_from("<Q", content, 8)[0]
+def damaged(content, data, mark=8):
+    header = mark + 8 + struct.unpack_from("<Q", content, mark)[0]
     changed = bytearray(content)
     for _ in range(data.draw(st.integers(1, 4))):
         end = max(1, min(header, len(changed)) if data.draw(st.integers(0, 4)) else len(changed))
@@ -108,7 +114,7 @@ def damaged(content, data):
         if kind == "byte":
             changed[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1))
         elif kind == "digit":  # sizes and shapes
-            digits = [place for place in range(16, min(header, len(changed))) if changed[place : place + 1].isdigit()]
+            digits = [place for place in range(mark + 8, min(header, len(changed))) if changed[place : place + 1].isdigit()]
             if digits:
                 changed[data.draw(st.sampled_from(digits))] = ord(data.draw(st.sampled_from("0123456789")))
         elif kind == "cut":
@@ -276,8 +282,15 @@ def test_questions_that_do_not_fit_the_site_are_refused():
         (Together((Expect(frame, fits), Expect(Frame.plain(4), fits))), "Frame.centre"),
         ("a question", "in the place of a query"),
     ):
-        answer = unpack(SITE.answer(pack(Ask("run", 1, False, query, None))), Answer)
+        answer = unpack(SITE.answer(pack(Ask("run", 1, False, pack_query(query), None))), Answer)
         assert complaint in answer.complaint
+
+
+def test_single_clients_are_asked_as_many_as_the_question_is_about():
+    descend = Descend(np.zeros((2, 3)), np.zeros((2, 3, 1)), 0, 1, 1, 0.0, 0.0, 0)
+    for who, complaint in ((np.arange(2), None), (np.arange(3), "a query about 2 clients, when 3 are asked")):
+        answer = unpack(SITE.answer(pack(Ask("run", 1, False, pack_query(descend), who))), Answer)
+        assert answer.complaint == complaint
 
 
 def test_answers_to_several_questions_are_checked_each():

@@ -23,8 +23,8 @@ from .candidates import (
     Gram,
     GramSum,
     LocalStep,
-    MatrixSum,
     PairMoments,
+    PairSum,
     Project,
     SplitMoments,
     Statistics,
@@ -66,6 +66,7 @@ def _looked_at(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
     return Frame.plain(frame.dim), take
 
 
+@lru_cache(maxsize=4)
 def _pooled(frame: Frame, precision: np.dtype[Any]) -> Array:
     """Give the pooled model, which is 0 in standard units, as the kernels take models, (D, 1)."""
     return np.ascontiguousarray(frame.models(np.zeros((1, frame.dim))), dtype=precision)
@@ -99,43 +100,42 @@ def _gram(query: Gram, clients: Held) -> GramSum:
         kind = block.phi.dtype
         shift, stretch = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
         units = (shift, stretch, query.target_centre, query.target_unit)
-        gram, cross, square = moments.second_moments(block.phi, block.y, *units)
-        return GramSum(packed(gram), cross, square)
+        return GramSum(*moments.second_moments(block.phi, block.y, *units))
 
     return summed(one, clients)
 
 
 @answer.register
-def _pair_moments(query: PairMoments, clients: Held) -> MatrixSum:
-    """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual z: all pairs of different rows."""
-    frame = query.frame
+def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
+    """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual x: all pairs of different rows."""
+    frame, taken = _looked_at(query.frame)
 
-    def one(block: Clients) -> MatrixSum:
+    def one(block: Clients) -> PairSum:
+        block = taken(block)
         ones = np.ones((block.n_clients, 1))
         pairs = moments.pair_moments(*_rows(block, frame), _pooled(frame, block.phi.dtype), ones)
-        matrix = frame.whitened(pairs[0])
-        if query.lone:
-            alone = block.subset(np.flatnonzero(block.rows == 1))
-            z, residual = frame.standardise(alone.design, alone.y)
-            e = z * residual[:, None]
-            matrix += e.T @ e - residual @ residual * np.eye(frame.dim)
-        rows = block.n_rows if query.lone else int(block.rows[block.rows > 1].sum())
-        return MatrixSum(matrix, rows)
+        if not query.lone:
+            return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
+        alone = block.subset(np.flatnonzero(block.rows == 1))
+        x, residual = frame.stretched(alone.design, alone.y)
+        e, back = x * residual[:, None], np.linalg.pinv(frame.whiten)
+        # The matrix of x that is the identity for z.
+        return PairSum(pairs + packed(e.T @ e - residual @ residual * back.T @ back), block.n_rows)
 
     return summed(one, clients)
 
 
 @answer.register
-def _split_moments(query: SplitMoments, clients: Held) -> MatrixSum:
+def _split_moments(query: SplitMoments, clients: Held) -> PairSum:
     """Pair moments at each kind's own model, weighted by membership."""
     mixture = query.mixture
     frame, taken = _looked_at(query.frame)
 
-    def one(block: Clients) -> MatrixSum:
+    def one(block: Clients) -> PairSum:
         block = taken(block)
         rows, models = _rows(block, frame), _models(mixture, frame, block.phi.dtype)
         membership = _memberships(block, frame, mixture, hard=False)
-        return MatrixSum(frame.whitened(moments.pair_moments(*rows, models, membership)), block.n_rows)
+        return PairSum(moments.pair_moments(*rows, models, membership), block.n_rows)
 
     return summed(one, clients)
 

@@ -89,6 +89,11 @@ class Frame:
         """Whether features are looked at in few dimensions: it is less work to whiten rows, then, than sums."""
         return 2 * self.dim <= len(self.stretch)
 
+    @property
+    def width(self) -> int:
+        """Columns (w) of sums as they travel."""
+        return self.dim if self.narrow else len(self.stretch)
+
     def whitened(self, matrices: Floats) -> Floats:
         """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
         return np.asarray(self.whiten.T @ matrices @ self.whiten)
@@ -106,25 +111,39 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixSum:
-    """A sum of d x d matrices, or of several side by side."""
+class PairSum:
+    """Moments of pairs of rows of a client."""
 
-    matrix: Annotated[Floats, "k d d | d d"]
-    """One for each kind, or one for all."""
+    moments: Annotated[Floats, "k w*(w+1)/2 | 1 w*(w+1)/2"]
+    """Around each kind, or around the pooled fit; packed."""
     rows: int
-    """Rows that it is about."""
+    """Rows that they are about."""
 
-    def __add__(self, other: MatrixSum) -> MatrixSum:
-        return MatrixSum(self.matrix + other.matrix, self.rows + other.rows)
+    def __add__(self, other: PairSum) -> PairSum:
+        return PairSum(self.moments + other.moments, self.rows + other.rows)
+
+    def matrices(self, dim: int) -> Floats:
+        """Give the moments as matrices, (k, d, d)."""
+        return unpacked(self.moments, dim)
+
+    def whitened(self, frame: Frame) -> PairSum:
+        """Turn moments of x into moments of z."""
+        if frame.narrow:
+            return self
+        return PairSum(packed(frame.whitened(self.matrices(frame.width))), self.rows)
 
 
 @dataclass(frozen=True, eq=False)
-class PairMoments(Query[MatrixSum]):
+class PairMoments(Query[PairSum]):
     """Ask for the all-pairs moment matrix at the pooled fit: every client with two rows or more, every row."""
 
     frame: Frame
     lone: bool
     """Count clients of one row too: r^2 (z z^T - I) has the same space if features are normal."""
+
+    def finish(self, total: PairSum) -> PairSum:
+        """Turn sums about x into sums about z."""
+        return total.whitened(self.frame)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,11 +267,6 @@ class Expect(Query[ExpectSum]):
     """If given, second moments are wanted as differences from those at these candidates, which the server has: only
     clients whose membership has moved have to be looked at for them."""
 
-    @property
-    def width(self) -> int:
-        """Columns (w) of the sums as they travel."""
-        return self.frame.dim if self.frame.narrow else len(self.frame.stretch)
-
     def finish(self, total: ExpectSum) -> ExpectSum:
         """Turn sums about x into sums about z."""
         if self.frame.narrow:
@@ -267,12 +281,16 @@ class Expect(Query[ExpectSum]):
 
 
 @dataclass(frozen=True, eq=False)
-class SplitMoments(Query[MatrixSum]):
+class SplitMoments(Query[PairSum]):
     """Ask in which directions clients differ within each kind of one mixture."""
 
     frame: Frame
     mixture: Candidates
     """One candidate."""
+
+    def finish(self, total: PairSum) -> PairSum:
+        """Turn sums about x into sums about z."""
+        return total.whitened(self.frame)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import draws, kernels
+from . import draws, kernels, moments
 from .arrays import Array, Floats, Ints
 from .compiled import one_blas_thread, side_by_side
 from .data import Clients
@@ -57,45 +57,18 @@ def answer(query: Any, clients: Held) -> Any:
 
 @answer.register
 def _census(query: Census, clients: Held) -> CensusSum:
-    ones = np.ones(int(clients.intercept))
-
     def one(block: Clients) -> CensusSum:
-        low, high, total, *targets, target = kernels.census(block.phi, block.y)
-        steady = low == high
-        value, (low, high) = np.where(steady, low, 0.0), _blurred(low, high)
-        target_low, target_high = (float(end) for end in _blurred(*targets))
-        return CensusSum(
-            sizes=np.bincount(block.rows).astype(np.int64),
-            low=np.concatenate([low, ones]),
-            high=np.concatenate([high, ones]),
-            steady=np.concatenate([steady, ones > 0]),
-            value=np.concatenate([value, ones]),
-            total=np.concatenate([total, ones * block.n_rows]),
-            target=target,
-            target_low=target_low,
-            target_high=target_high,
-            single=block.phi.dtype == np.float32,
-        )
+        sizes = np.bincount(block.rows).astype(np.int64)
+        looked = moments.census(block.phi, block.y, block.dim)
+        return CensusSum(sizes, *looked, single=block.phi.dtype == np.float32)
 
     return summed(one, clients)
-
-
-def _blurred(low: Any, high: Any) -> tuple[Any, Any]:
-    """Widen ranges (d,) to numbers of three bits: an extreme is a value in somebody's row, and nobody's are to be told.
-
-    Rounding keeps the order, so the range of all clients is that of their ranges.
-    """
-    largest = np.finfo(np.float64).max
-    (down, below), (up, above) = np.frexp(low), np.frexp(high)
-    with np.errstate(over="ignore"):
-        low, high = np.ldexp(np.floor(8.0 * down) / 8.0, below), np.ldexp(np.ceil(8.0 * up) / 8.0, above)
-    return np.maximum(low, -largest), np.minimum(high, largest)
 
 
 @answer.register
 def _peak(query: Peak, clients: Held) -> PeakSum:
     largest = max(over_blocks(lambda block: kernels.peak(block.design, block.offsets), clients))
-    return PeakSum(float(_blurred(0.0, largest)[1]))
+    return PeakSum(moments.round_up(largest))  # one client's own is not to be told
 
 
 @answer.register

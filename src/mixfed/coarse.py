@@ -147,7 +147,7 @@ def survey(
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
     pairs = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim))
-    moments = pairs.matrix / max(pairs.rows, 1)
+    moments = pairs.matrices(frame.dim)[0] / max(pairs.rows, 1)
     basis, ways = _basis(moments, frame, most_clusters, start)
     yield
     anchors, fair = None, np.empty(0)

@@ -386,19 +386,3 @@ def peak(phi: Array, offsets: Ints) -> float:
         corner = np.ascontiguousarray(products[:size, :size])  # of which eigvalsh reads the lower half
         most = max(most, np.linalg.eigvalsh(corner)[-1] / (b - a))
     return most
-
-
-@compiled
-def census(phi: Array, y: Floats) -> tuple[Floats, Floats, Floats, float, float, float]:
-    """Give least, largest and sum of each column (d,) and of the target, in one pass."""
-    dim = phi.shape[1]
-    low, high, total = np.full(dim, np.inf), np.full(dim, -np.inf), np.zeros(dim)
-    target_low, target_high, target = np.inf, -np.inf, 0.0
-    for row in range(len(phi)):
-        for m in range(dim):
-            low[m] = min(low[m], phi[row, m])
-            high[m] = max(high[m], phi[row, m])
-            total[m] += phi[row, m]
-        target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
-        target += y[row]
-    return low, high, total, target_low, target_high, target

@@ -35,7 +35,7 @@ KINDS: dict[str, type[Any]] = {
 """The messages of the recipes, by name."""
 _LENGTH, _WORD = struct.Struct("<Q"), 8
 _MOST_HEADER, _USUAL_HEADER = 1_000_000, 4_000
-_DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1")}
+_DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|u1", "|b1")}
 _NUMBERS = {float: struct.Struct("<d"), int: struct.Struct("<q"), bool: struct.Struct("<?7x")}
 _NUMBER_NAMES = {kind.__name__: kind for kind in _NUMBERS}
 
@@ -55,27 +55,30 @@ def encode(message: Any, mark: bytes = b"") -> bytes:
 
 
 def decode(
-    content: bytes | memoryview,
+    content: bytes,
     kinds: dict[str, type[Any]] = KINDS,
     expected: type[Any] | None = None,
     *,
+    mark: int = 0,
     only_finite: bool = False,
 ) -> Any:
-    """Turn bytes back into a message; ``kinds`` are the dataclasses that may occur in it, by name.
+    """Turn bytes, behind a mark of so many, back into a message.
 
-    If another than the ``expected`` comes out, or if ``only_finite`` numbers may be in it and there are others,
-    `MessageError` is raised.
+    ``kinds`` are the dataclasses that may occur in it, by name. If another than the ``expected`` comes out, or if
+    ``only_finite`` numbers may be in it and there are others, `MessageError` is raised.
     """
     try:
-        header, body = _parted(content)
+        header = header_of(content, mark)
         layout = (_layout if len(header) < _USUAL_HEADER else _layout.__wrapped__)(header)
-        if len(body) < layout.size:
-            raise MessageError("an array is cut off")
-        if len(body) > layout.size:
-            raise MessageError(f"{len(body) - layout.size} bytes too many")
-        values = bytearray(body)
-        if only_finite and not all(np.isfinite(np.frombuffer(values, *floats)).all() for floats in layout.floats):
-            raise MessageError("numbers that are not finite")
+        begin = mark + _LENGTH.size + len(header)
+        over = len(content) - begin - layout.size
+        if over:
+            raise MessageError("an array is cut off" if over < 0 else f"{over} bytes too many")
+        values = bytearray(memoryview(content)[begin:])
+        if only_finite:
+            for floats in layout.floats:
+                if not np.isfinite(np.frombuffer(values, *floats)).all():
+                    raise MessageError("numbers that are not finite")
         message = layout.build(values, kinds)
         if expected is not None and expected not in layout.checked:
             check(message, expected, {}, bind=True)
@@ -87,19 +90,13 @@ def decode(
         raise MessageError(f"not a message ({type(error).__name__})") from error
 
 
-def header_of(content: bytes | memoryview) -> bytes:
-    """Give the header of a message: the kinds, types and shapes of all that it holds."""
-    return _parted(content)[0]
-
-
-def _parted(content: bytes | memoryview) -> tuple[bytes, memoryview]:
-    """Part a message into its header and the values behind it."""
-    (size,) = _LENGTH.unpack_from(content)
-    if size > min(_MOST_HEADER, len(content) - _LENGTH.size):
+def header_of(content: bytes, mark: int = 0) -> bytes:
+    """Give the header of a message behind a mark: the kinds, types and shapes of all that it holds."""
+    (size,) = _LENGTH.unpack_from(content, mark)
+    begin = mark + _LENGTH.size
+    if size > _MOST_HEADER or size > len(content) - begin:
         raise MessageError(f"the header is said to have {size} bytes")
-    begin = _LENGTH.size + size
-    view = memoryview(content)
-    return bytes(view[_LENGTH.size : begin]), view[begin:]
+    return content[begin : begin + size]
 
 
 def _described(value: Any, values: list[Any]) -> Any:
@@ -109,7 +106,7 @@ def _described(value: Any, values: list[Any]) -> Any:
         values.append(value if value.flags.c_contiguous else np.ascontiguousarray(value))
         if over := value.nbytes % _WORD:
             values.append(bytes(_WORD - over))
-        return value.dtype, value.shape
+        return value.dtype.str, value.shape
     if kind in _NUMBERS:
         values.append(_NUMBERS[kind].pack(value))
         return kind
@@ -137,8 +134,8 @@ def _in_json(described: Any) -> Any:
     if not isinstance(described, tuple):
         return {"number": described.__name__}
     what, rest = described
-    if isinstance(what, np.dtype):
-        return {"dtype": what.str, "shape": rest}
+    if isinstance(what, str):
+        return {"dtype": what, "shape": rest}
     if what is str:
         return {"text": rest}
     parts = [_in_json(part) for part in rest]
@@ -180,12 +177,16 @@ class _Layout:
         if "items" in found:
             parts = [self._builder(item) for item in found["items"]]
             return lambda values, kinds: tuple([part(values, kinds) for part in parts])
-        name, fields = found["kind"], {field: self._builder(value) for field, value in found["fields"].items()}
+        name, fields = found["kind"], list(found["fields"])
+        parts = [self._builder(value) for value in found["fields"].values()]
 
         def build(values: bytearray, kinds: dict[str, type[Any]]) -> Any:
-            if name not in kinds:
+            kind: Any = kinds.get(name)
+            if kind is None:
                 raise MessageError(f"an unknown kind of message, {str(name)[:40]!r}")
-            return kinds[name](**{field: part(values, kinds) for field, part in fields.items()})
+            if fields != _names(kind):
+                raise MessageError(f"other parts than a {name} has")
+            return kind(*[part(values, kinds) for part in parts])
 
         return build
 

@@ -1,4 +1,4 @@
-"""Compiled moments of rows in units of their own: what the survey of the tuning-free recipe asks one block of clients.
+"""Compiled sums of the survey of the tuning-free recipe, over one block of clients: a census, and moments of rows.
 
 Rows are shifted and scaled (x) in tiles that stay in the cache. Nothing is whitened row by row: whoever asks turns the
 sums into standard units, which costs d times less.
@@ -8,11 +8,54 @@ Shapes: n rows, m clients, k models, D columns with the intercept, r columns of 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .arrays import Array, Bools, Floats, Ints
 from .compiled import compiled
 from .kernels import TILE, most_rows, tile_end
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+@compiled
+def round_down(value: float) -> float:
+    """Give the next number of three bits that is not larger."""
+    mantissa, exponent = math.frexp(value)
+    return max(math.ldexp(np.floor(8.0 * mantissa) / 8.0, exponent), -_LARGEST)
+
+
+@compiled
+def round_up(value: float) -> float:
+    """Give the next number of three bits that is not smaller."""
+    return -round_down(-value)
+
+
+@compiled
+def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+    """Look at all columns and at the target in one pass; columns beyond those of phi are the constant 1.
+
+    Gives for each column (D,) its range in round numbers, whether it has the same value in all rows, that value or 0,
+    and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
+    in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
+    """
+    dim = phi.shape[1]
+    low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
+    low[:dim], high[:dim], total[:dim] = np.inf, -np.inf, 0.0
+    target_low, target_high, target = np.inf, -np.inf, 0.0
+    for row in range(len(phi)):
+        for m in range(dim):
+            low[m] = min(low[m], phi[row, m])
+            high[m] = max(high[m], phi[row, m])
+            total[m] += phi[row, m]
+        target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
+        target += y[row]
+    steady = low == high
+    value = np.where(steady, low, 0.0)
+    for m in range(width):
+        low[m], high[m] = round_down(low[m]), round_up(high[m])
+    return low, high, steady, value, total, target, round_down(target_low), round_up(target_high)
 
 
 @compiled
@@ -27,24 +70,35 @@ def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, 
 
 
 @compiled
+def triangles(matrices: Floats) -> Floats:
+    """Pack the lower triangles of symmetric matrices (m, d, d). -> (m, d (d + 1) / 2)."""
+    count, dim, _ = matrices.shape
+    packed = np.empty((count, dim * (dim + 1) // 2))
+    for i in range(count):
+        for a in range(dim):
+            packed[i, a * (a + 1) // 2 : (a + 1) * (a + 2) // 2] = matrices[i, a, : a + 1]
+    return packed
+
+
+@compiled
 def second_moments(
     phi: Array, y: Floats, centre: Array, stretch: Array, target_centre: float, target_unit: float
 ) -> tuple[Floats, Floats, float]:
-    """Sum x x^T (D, D), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
+    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
     width = len(stretch)
-    gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
+    gram, cross, square = np.zeros((1, width, width)), np.zeros(width), 0.0
     x, target = np.empty((TILE, width)), np.empty(TILE)  # in double precision: columns may be nearly combinations
     for begin in range(0, len(phi), TILE):
         rows = min(TILE, len(phi) - begin)
         scale_rows(phi, begin, begin + rows, centre, stretch, x)
         top = x[:rows]
-        gram += np.dot(top.T, top)
+        gram[0] += np.dot(top.T, top)
         for row in range(rows):
             target[row] = (y[begin + row] - target_centre) / target_unit
             square += target[row] * target[row]
             for m in range(width):
                 cross[m] += target[row] * x[row, m]
-    return gram, cross, square
+    return triangles(gram)[0], cross, square
 
 
 @compiled
@@ -61,7 +115,7 @@ def pair_moments(
 ) -> Floats:
     """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
 
-    models (D, k), weight (m, k) -> (k, D, D). Clients of one row have no pairs.
+    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
     width, k = models.shape
     size = most_rows(offsets)
@@ -89,7 +143,7 @@ def pair_moments(
             moments[j] += np.dot(sums.T, sums)
             moments[j] -= np.dot(parts.T, parts)
         begin = end
-    return moments
+    return triangles(moments)
 
 
 @compiled

@@ -16,7 +16,7 @@ from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
 from .lanes import LANES, read, write
 from .losses import SQUARED
-from .moments import scale_rows
+from .moments import scale_rows, triangles
 
 _PILE = 192
 """Rows of a kind that are gathered before BLAS multiplies them: the piles of all kinds stay in the cache."""
@@ -204,17 +204,13 @@ def expect(
         begin = end
     for p in range(piles if curvature else 0):
         _take_up(gram, pile, p, height[p])
-    triangles = np.empty((len(gram), width * (width + 1) // 2))
-    for j in range(len(gram)):
-        for a in range(width):
-            triangles[j, a * (a + 1) // 2 : (a + 1) * (a + 2) // 2] = gram[j, a, : a + 1]
     for c in range(count):
         own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
         overlap[c] = np.dot(own.T, own)
     sums = np.empty(count)
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, triangles, overlap, membership, losses[:n_clients]
+    return sums, clients, rows, squares, score, triangles(gram), overlap, membership, losses[:n_clients]
 
 
 @compiled
@@ -239,12 +235,12 @@ def missing_information(
     others waver between two: so the pairs of kinds are gathered, not the clients.
     """
     width, k = models.shape
-    q, size = width + 2, most_rows(offsets)
-    blocks = np.zeros((k, k, q, q))
+    q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
+    missing = np.zeros((pairs, q, q))
     x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    left, right = np.empty((k, k, _PAIRS, q)), np.empty((k, k, _PAIRS, q))
-    height = np.zeros((k, k), np.int64)
+    left, right = np.empty((pairs, _PAIRS, q)), np.empty((pairs, _PAIRS, q))
+    height = np.zeros(pairs, np.int64)
     for i in range(len(offsets) - 1):
         count = 0
         for j in range(k):
@@ -270,18 +266,17 @@ def missing_information(
                 if b < a:
                     continue
                 weight = membership[i, a] * (1.0 - membership[i, a] if a == b else -membership[i, b])
-                h = height[a, b]
+                pair = a * (2 * k - a - 1) // 2 + b
+                h = height[pair]
                 for m in range(q):
-                    left[a, b, h, m] = weight * score[a, m]
-                    right[a, b, h, m] = score[b, m]
-                height[a, b] = h + 1
+                    left[pair, h, m] = weight * score[a, m]
+                    right[pair, h, m] = score[b, m]
+                height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    blocks[a, b] += np.dot(left[a, b].T, right[a, b])
-                    height[a, b] = 0
-    missing, pair = np.empty((k * (k + 1) // 2, q, q)), 0
-    for a in range(k):
-        for b in range(a, k):
-            h = height[a, b]
-            missing[pair] = blocks[a, b] + np.dot(left[a, b, :h].T, right[a, b, :h])
-            pair += 1
+                    missing[pair] += np.dot(left[pair].T, right[pair])
+                    height[pair] = 0
+    for pair in range(pairs):
+        h = height[pair]
+        if h > 0:
+            missing[pair] += np.dot(left[pair, :h].T, right[pair, :h])
     return missing

@@ -220,7 +220,7 @@ def look_again(
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     keep = ground.worth_asking(found.mixture.theta.shape[1])
     moments = yield SplitMoments(ground.frame, found.mixture)
-    split = splits(found.mixture, found.reply, moments.matrix, keep // 2)
+    split = splits(found.mixture, found.reply, moments.matrices(ground.frame.dim), keep // 2)
     candidates = Candidates.stack([*split, _variants(ground, found, rng, keep)])
     if len(candidates) == 0:
         return found

@@ -45,7 +45,7 @@ def propose(
     for _ in range(_LOOKS if k > 1 else 0):
         before = field.value[0]
         moments = yield SplitMoments(frame, field.candidates.pick(0))
-        made = splits(field.candidates.pick(0), field.reply.pick(0), moments.matrix, _VARIANTS)
+        made = splits(field.candidates.pick(0), field.reply.pick(0), moments.matrices(frame.dim), _VARIANTS)
         if not made:
             break
         others = _Field(Candidates.stack(made), field.rules)

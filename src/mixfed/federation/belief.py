@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
-from ..candidates import Candidates, Expect, ExpectSum, GramSum, LocalStep, MatrixSum, Statistics
+from ..arrays import Array, Bools, Floats, Ints
+from ..candidates import Candidates, Expect, ExpectSum, GramSum, LocalStep, PairSum, Statistics
 from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
@@ -71,13 +71,13 @@ def _(content: CensusSum, query: Any, asked: Asked) -> None:
     rows = content.n_rows
     _expect("clients", content.n_clients, (asked.clients, asked.clients))
     _expect("rows", rows, asked.rows)
-    low, high = np.append(content.low, content.target_low), np.append(content.high, content.target_high)
-    _expect_usual(low, high)
-    total = np.append(content.total, content.target)
-    slack = _SLACK * rows * np.maximum(np.abs(low), np.abs(high))
-    inside = (total >= rows * low - slack) & (total <= rows * high + slack)
-    steady = np.where(content.steady, content.value, content.low)
-    if (content.sizes < 0).any() or not inside.all() or (steady < content.low).any() or (steady > content.high).any():
+    columns, target = (content.low, content.high, content.total), (content.target_low, content.target_high)
+    _expect_usual(content.low, content.high, np.array(target))
+    if (
+        (content.sizes < 0).any()
+        or _out_of_range(*columns, content.steady, content.value, float(rows))
+        or _beyond(*target, content.target, float(rows))
+    ):
         raise MessageError("a census that cannot be")
 
 
@@ -89,7 +89,7 @@ def _(content: GramSum, query: Any, asked: Asked) -> None:
 
 
 @weigh.register
-def _(content: MatrixSum, query: Any, asked: Asked) -> None:
+def _(content: PairSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, (0, asked.rows[1]))
 
 
@@ -161,6 +161,22 @@ def _(content: Statistics, query: Any, asked: Asked) -> None:
 @weigh.register
 def _(content: AnchorReplies, query: Any, asked: Asked) -> None:
     _expect("sizes", content.size, (0, np.inf))
+
+
+@compiled
+def _out_of_range(low: Floats, high: Floats, total: Floats, steady: Bools, value: Floats, rows: float) -> bool:
+    """Say whether the sum of a column, or its only value, cannot be with its range; all are (D,)."""
+    for m in range(len(low)):
+        if _beyond(low[m], high[m], total[m], rows) or (steady[m] and not low[m] <= value[m] <= high[m]):
+            return True
+    return False
+
+
+@compiled
+def _beyond(low: float, high: float, total: float, rows: float) -> bool:
+    """Say whether so many numbers within a range cannot have this sum."""
+    slack = _SLACK * rows * max(abs(low), abs(high))
+    return not rows * low - slack <= total <= rows * high + slack
 
 
 @lru_cache(maxsize=1)
@@ -282,6 +298,8 @@ def _expect_parts(what: str, parts: Array, bounds: tuple[float, float]) -> None:
 
 
 def _expect(what: str, found: Any, bounds: tuple[float, float]) -> None:
+    if isinstance(found, int | float) and bounds[0] <= found <= bounds[1]:
+        return
     found, slack = np.asarray(found, np.float64).ravel(), _slack(bounds[1])
     if _outside(found, bounds[0] - slack, bounds[1] + slack):
         raise MessageError(f"sums over {np.max(np.abs(found)):.4g} {what}, when there are {bounds[1]:g}")

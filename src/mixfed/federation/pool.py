@@ -25,14 +25,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arrays import Array, Ints
+from ..arrays import Array, Bytes, Ints
 from ..errors import DataError, PoolError, SettingsError
 from ..exchange import Each, Query, R, S, Traffic
 from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined
 from .belief import Asked, check_enrolled, weigh
 from .transport import Transport
-from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, unpack
+from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, pack_query, unpack
 
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""
@@ -71,15 +71,25 @@ class Exchange:
 
 
 @dataclass(frozen=True, eq=False)
+class _Query:
+    """A query, whoever is asked."""
+
+    query: Any
+    content: Bytes
+    """As it is sent."""
+    sizes: Mapping[str, int]
+    """What the letters in its shapes, and in those of its answer, stand for."""
+    fitting: set[tuple[int, bytes]] = field(default_factory=set)
+    """Headers of answers of so many single clients that were of the right types and shapes."""
+
+
+@dataclass(frozen=True, eq=False)
 class _Question:
     """A question as it is put to a site."""
 
+    about: _Query
     ask: Ask
     content: bytes
-    sizes: dict[str, int]
-    """What the letters in the shapes of its answer stand for."""
-    fitting: set[bytes] = field(default_factory=set)
-    """Headers of answers that were of the right types and shapes."""
 
 
 @dataclass
@@ -130,6 +140,8 @@ class FederatedPool:
         """Sites that do not take part, and why."""
         self._members: dict[str, Enrolled] = {}
         self._small: set[Sample] = set()
+        self._about: _Query | None = None
+        """The last that was sent: many sites may be asked the same."""
         known = list(transport.names)
         self._intercept = intercept
         self._enrol(sorted(name for name in known if name not in self.absent), Enrol(roster))
@@ -239,10 +251,11 @@ class FederatedPool:
         return {name: answer.complaint for name, answer in answers if answer.complaint is not None}
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> _Question:
-        ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, query, who)
-        asked = len(who) if isinstance(who, np.ndarray) else 0
-        sizes = check_query(query, self.dim, asked) if isinstance(query, Query | Each) else {}
-        return _Question(ask, pack(ask), sizes)
+        if self._about is None or self._about.query is not query:
+            sizes = check_query(query, self.dim) if isinstance(query, Query | Each) else {}
+            self._about = _Query(query, pack_query(query), sizes)
+        ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, self._about.content, who)
+        return _Question(self._about, ask, pack(ask))
 
     def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
         """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
@@ -333,7 +346,7 @@ class FederatedPool:
 
     def _read(self, name: str, content: bytes, question: _Question) -> Answer:
         """Read an answer, and believe it only if it can be true."""
-        ask, answer = question.ask, unpack(content, Answer)
+        ask, query, answer = question.ask, question.about.query, unpack(content, Answer)
         if answer.complaint is not None:  # which people will read
             answer = dataclasses.replace(answer, complaint=_readable(answer.complaint))
         # A site that could not even see what it was asked has only a complaint.
@@ -344,24 +357,25 @@ class FederatedPool:
             raise MessageError(f"an answer to exchange {answer.exchange}, not {ask.exchange}")
         if answer.complaint is not None:
             # Where only some clients are asked, a site may have too few of them, and its silence is an answer.
-            partly = isinstance(ask.query, Query) and ask.who is not None
-            if answer.clients >= 0 and (isinstance(ask.query, Enrol) or partly):
+            partly = isinstance(query, Query) and ask.who is not None
+            if answer.clients >= 0 and (isinstance(query, Enrol) or partly):
                 return dataclasses.replace(answer, content=None)
             raise MessageError(f"it says: {answer.complaint}")
         # Messages with the same header have the same types and shapes.
-        header = header_of(content)
-        if header not in question.fitting:
-            check_answer(answer.content, ask.query, question.sizes)
-            question.fitting.add(header)
+        asked = len(ask.who) if isinstance(ask.who, np.ndarray) else 0
+        look = asked, header_of(content)
+        if look not in question.about.fitting:
+            check_answer(answer.content, query, question.about.sizes, asked)
+            question.about.fitting.add(look)
         if isinstance(answer.content, Enrolled):
             check_enrolled(answer.content)
         else:
-            self._check_counts(name, ask, answer)
+            self._check_counts(name, question, answer)
         return answer
 
-    def _check_counts(self, name: str, ask: Ask, answer: Answer) -> None:
+    def _check_counts(self, name: str, question: _Question, answer: Answer) -> None:
         """See that an answer is about as many clients and rows as there can be."""
-        site = self._members[name]
+        site, ask = self._members[name], question.ask
         clients, rows = (site.clients, site.clients), (site.rows, site.rows)
         sizes = _NONE
         if isinstance(ask.who, Sample):
@@ -371,7 +385,7 @@ class FederatedPool:
             clients, rows = (len(sizes), len(sizes)), (int(sizes.sum()), int(sizes.sum()))
         if not clients[0] <= answer.clients <= clients[1]:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
-        weigh(answer.content, ask.query, Asked(answer.clients, rows, sizes, self.n_rows))
+        weigh(answer.content, question.about.query, Asked(answer.clients, rows, sizes, self.n_rows))
 
     def _count(self, said: _Attempts, questions: Mapping[str, _Question], seconds: float) -> None:
         self.traffic.exchanges += 1
@@ -384,7 +398,7 @@ class FederatedPool:
             self.watch(
                 Exchange(
                     self.traffic.exchanges,
-                    " / ".join(dict.fromkeys(_title(question.ask.query) for question in questions.values())),
+                    " / ".join(dict.fromkeys(_title(question.about.query) for question in questions.values())),
                     seconds,
                     len(said.bytes_down),
                     said.clients,

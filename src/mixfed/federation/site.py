@@ -26,7 +26,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ..arrays import Array, Keys
-from ..candidates import MatrixSum, PairMoments, SplitMoments
+from ..candidates import PairMoments, PairSum, SplitMoments
 from ..data import with_intercept
 from ..deviations import LeaveOut, LeftOutSum
 from ..errors import MixfedError, SettingsError
@@ -37,7 +37,7 @@ from ..pool import LocalPool, Sample, Who
 from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables import write_parquet
-from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_query, pack, unpack
+from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Site:
         if isinstance(ask.query, Conclude):
             return self._conclude(ask.query)
         clients = self._count(ask.who, pool)
-        _check(ask, pool.dim, clients)
+        check_asked(ask.query, check_query(ask.query, pool.dim), clients)
         if isinstance(ask.query, Each):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
                 raise RefusalError("clients of this site are not asked one by one", clients)
@@ -144,7 +144,7 @@ class Site:
         rows = pool.asked(who).rows
         paired = int(np.sum(rows >= 2))
         if not isinstance(query, LeaveOut):
-            return reply if self._enough(paired) else MatrixSum(np.zeros_like(reply.matrix), 0)
+            return reply if self._enough(paired) else PairSum(np.zeros_like(reply.moments), 0)
         small = int(np.sum((rows >= 2) & (rows <= query.small)))
         kept = np.array([self._enough(paired), self._enough(small) and self._enough(paired - small)])
         return LeftOutSum(reply.squares * kept, reply.rows * kept)
@@ -211,17 +211,10 @@ def _with_intercept(clients: Held, intercept: bool) -> Held:
     return dataclasses.replace(clients, features=with_intercept(names, intercept))
 
 
-# Sites in one process are often asked the same question: it is read and checked once.
-
-
 @lru_cache(maxsize=1)
 def _read(content: bytes) -> Ask:
+    """Read a question, once for sites in one process that are asked the same."""
     return unpack(content, Ask)
-
-
-@lru_cache(maxsize=1)
-def _check(ask: Ask, columns: int, asked: int) -> None:
-    check_query(ask.query, columns, asked)
 
 
 # ---------------------------------------------------------------- a site's own file

@@ -7,19 +7,22 @@ The server sends an `Ask`, a site gives an `Answer`, and an answer belongs to on
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, TypeVar, cast, get_args
 
+import numpy as np
+
 from .. import messages
-from ..arrays import Ints, Keys
-from ..candidates import Expect
+from ..arrays import Bytes, Ints, Keys
+from ..candidates import Expect, PairMoments, SplitMoments
 from ..deviations import Deviate
 from ..exchange import Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
-VERSION = 4
+VERSION = 5
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -74,10 +77,15 @@ class Ask:
     exchange: int
     intercept: bool
     """Whether models have a constant term."""
-    query: Any
-    """A `Query`, an `Each`, an `Enrol` or a `Conclude`."""
+    content: Annotated[Bytes, "?"]
+    """The query, a message of its own: whoever is asked, it is packed once, and read once by sites in one process."""
     who: Annotated[Ints, "?"] | Sample | None
     """Clients by their places at the site, a share of them, or all."""
+
+    @cached_property
+    def query(self) -> Any:
+        """A `Query`, an `Each`, an `Enrol` or a `Conclude`."""
+        return _query(self.content.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +101,16 @@ class Answer:
 
 
 _KINDS = messages.KINDS | {kind.__name__: kind for kind in (Enrol, Enrolled, Conclude, Concluded, Ask, Answer, Sample)}
+
+
+def pack_query(query: Any) -> Bytes:
+    """Turn a query into the content of an `Ask`."""
+    return np.frombuffer(messages.encode(query), np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _query(content: bytes) -> Any:
+    return messages.decode(content, _KINDS, only_finite=True)
 
 
 def pack(message: Ask | Answer) -> bytes:
@@ -111,31 +129,36 @@ def unpack(content: bytes, kind: type[M]) -> M:
         raise MessageError(
             f"version {version} of the wire format, not {VERSION}: all parties need the same version of mixfed"
         )
-    return cast(M, messages.decode(memoryview(content)[_HEAD.size :], _KINDS, kind, only_finite=True))
+    return cast(M, messages.decode(content, _KINDS, kind, mark=_HEAD.size, only_finite=True))
 
 
 def header_of(content: bytes) -> bytes:
     """Give the header of a message that could be read: all about it but its numbers."""
-    return messages.header_of(memoryview(content)[_HEAD.size :])
+    return messages.header_of(content, _HEAD.size)
 
 
-def check_query(query: Any, columns: int, asked: int) -> dict[str, int]:
-    """See that a query can be answered by a site, and give the sizes that the letters in its shapes stand for.
+def check_query(query: Any, columns: int) -> Mapping[str, int]:
+    """See that a query can be answered by a site with so many columns (D).
 
-    ``columns`` (D) is what the site has, ``asked`` the number of clients asked one by one.
+    Gives the sizes that the letters in its shapes stand for.
     """
     if not isinstance(query, Query | Each):
         raise MessageError(f"a {type(query).__name__} in the place of a query")
+    return _sizes(query, columns)
+
+
+@lru_cache(maxsize=1)  # for sites in one process that are asked the same
+def _sizes(query: Query[Any] | Each[Any], columns: int) -> Mapping[str, int]:
     sizes = {"D": columns}
     if isinstance(query, Together):  # in which a letter of one query has nothing to do with that of another
         for part in query.parts:
-            check_query(part, columns, asked)
+            check_query(part, columns)
         return sizes
-    if isinstance(query, Each):
-        sizes["h"] = asked
     messages.check(query, type(query), sizes, bind=True)
-    if isinstance(query, Expect | Deviate):
+    if isinstance(query, Deviate):
         sizes["w"] = query.width
+    elif isinstance(query, Expect | PairMoments | SplitMoments):
+        sizes["w"] = query.frame.width
     if not all(sizes[letter] for letter in sizes.keys() - {"h", "i"}):
         raise MessageError("a query about nothing")
     informed = getattr(query, "informed", ())
@@ -144,16 +167,23 @@ def check_query(query: Any, columns: int, asked: int) -> dict[str, int]:
     return sizes
 
 
-def check_answer(content: Any, query: Any, sizes: dict[str, int]) -> None:
-    """See that a content is what the query asks for."""
+def check_asked(query: Any, sizes: Mapping[str, int], asked: int) -> None:
+    """See that a query to single clients is, by the sizes in it, about as many as are asked."""
+    if isinstance(query, Each) and sizes.get("h", asked) != asked:
+        raise MessageError(f"a query about {sizes['h']} clients, when {asked} are asked")
+
+
+def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int = 0) -> None:
+    """See that a content is what the query asks for, of ``asked`` single clients."""
     if isinstance(query, Together):
-        messages.check(content, Replies, sizes, bind=False)
+        messages.check(content, Replies, {}, bind=False)
         if len(content.parts) != len(query.parts):
             raise MessageError(f"{len(content.parts)} replies to {len(query.parts)} queries")
-        for part, asked in zip(content.parts, query.parts, strict=True):
-            check_answer(part, asked, check_query(asked, sizes["D"], 0))
+        for part, question in zip(content.parts, query.parts, strict=True):
+            check_answer(part, question, check_query(question, sizes["D"]))
         return
-    messages.check(content, _reply_kind(cast(Any, type(query))), dict(sizes), bind=isinstance(query, Enrol))
+    found = {**sizes, "h": asked} if isinstance(query, Each) else dict(sizes)
+    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol))
 
 
 @lru_cache

@@ -114,7 +114,8 @@ def damaged(content, data, mark=8):
         if kind == "byte":
             changed[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1))
         elif kind == "digit":  # sizes and shapes
-            digits = [place for place in range(mark + 8, min(header, len(changed))) if changed[place : place + 1].isdigit()]
+            places = range(mark + 8, min(header, len(changed)))
+            digits = [place for place in places if changed[place : place + 1].isdigit()]
             if digits:
                 changed[data.draw(st.sampled_from(digits))] = ord(data.draw(st.sampled_from("0123456789")))
         elif kind == "cut":

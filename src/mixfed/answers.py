@@ -81,6 +81,12 @@ def _models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> A
     return np.ascontiguousarray(frame.models(candidates.theta.reshape(-1, frame.dim)), dtype=precision)
 
 
+@lru_cache(maxsize=1)
+def _stretched_basis(query: Project, precision: np.dtype[Any]) -> Array:
+    """Give the basis for shifted and stretched columns, (D, r)."""
+    return np.ascontiguousarray(query.frame.whiten @ query.basis, dtype=precision)
+
+
 def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: bool) -> Floats:
     """Give the memberships of a block's clients under each candidate, (m, L)."""
     models = _models(candidates, frame, block.phi.dtype)
@@ -142,11 +148,9 @@ def _split_moments(query: SplitMoments, clients: Held) -> PairSum:
 
 @answer_each.register
 def _project(query: Project, clients: Clients) -> Statistics:
-    frame = query.frame
-    basis = np.ascontiguousarray(frame.whiten @ query.basis, dtype=clients.phi.dtype)
-    pooled = _pooled(frame, clients.phi.dtype)
-    square, cross, gram = moments.project(*_rows(clients, frame), pooled, basis)
-    return Statistics(clients.rows.astype(np.float64), square, cross, gram)
+    frame, kind = query.frame, clients.phi.dtype
+    models = _pooled(frame, kind), _stretched_basis(query, kind)
+    return Statistics(clients.rows.astype(np.float64), *moments.project(*_rows(clients, frame), *models))
 
 
 @answer.register

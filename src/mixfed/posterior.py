@@ -18,10 +18,11 @@ from .lanes import LANES, read, write
 from .losses import SQUARED
 from .moments import scale_rows, triangles
 
-_PILE = 192
-"""Rows of a kind that are gathered before BLAS multiplies them: the piles of all kinds stay in the cache."""
-_NEGLIGIBLE = 1e-10
-"""Memberships below this do not count in the normal equations, which are the curvature; the scores have them all."""
+_PILE = 1536
+"""Bytes of a column of rows of a kind that are gathered before BLAS multiplies them: all piles stay in the cache."""
+_NEGLIGIBLE, _NEGLIGIBLE_SINGLE = 1e-10, 1e-8
+"""Memberships below this do not count in the normal equations, which are the curvature; the scores have them all. With
+rows in single precision their products are not better known than by the second."""
 _WAVERING, _PAIRS = 1e-5, 64
 """A client with w_j (1 - w_j) below the first misses no information about kind j worth the name; clients of a pair of
 kinds are gathered by so many."""
@@ -159,7 +160,8 @@ def expect(
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
-    pile, height = np.empty((piles, _PILE + LANES, width), phi.dtype), np.zeros(piles, np.int64)
+    room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
+    pile, height = np.empty((piles, room + LANES, width), phi.dtype), np.zeros(piles, np.int64)
     sizes, weights = np.diff(offsets), np.empty(total, phi.dtype)
     begin = 0
     while begin < n_clients:
@@ -183,15 +185,15 @@ def expect(
                 rows[j] += (b - a) * share
                 squares[j] += share * losses[i, j]
                 moved = share - before[i, j] if known else share
-                if curvature and abs(moved) > _NEGLIGIBLE:
+                if curvature and abs(moved) > negligible:
                     root = phi.dtype.type(np.sqrt(abs(moved)))
                     p = j if moved > 0 else total + j
                     row = a
                     while row < b:
-                        if height[p] == _PILE:
-                            _take_up(gram, pile, p, _PILE)
+                        if height[p] == room:
+                            _take_up(gram, pile, p, room)
                             height[p] = 0
-                        top, some = height[p], min(b - row, _PILE - height[p])
+                        top, some = height[p], min(b - row, room - height[p])
                         for h in range(some):
                             for m in range(0, width, LANES):
                                 write(pile[p], top + h, m, root * read(x, row + h, m))

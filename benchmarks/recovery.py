@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +25,7 @@ from mixfed.baselines.em import EM
 from mixfed.baselines.ifca import fit_ifca, random_start
 from mixfed.refine import converse, polish, refine
 from mixfed.simulation import Simulation
+from rivals import flexmix, has_flexmix
 
 SMALL = {"least_rows": 2, "most_rows": 4, "tail": 0.0}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -55,6 +53,21 @@ def problem(family: str, clients: int, seed: int) -> Simulation:
     return simulate(settings.pop("what", None), seed=seed, **settings)
 
 
+Method = Callable[[Simulation, int], tuple[Floats, float]]
+"""Gives models (k, d) and the seconds that they took."""
+
+
+def timed(method: Callable[[Simulation, int], Floats]) -> Method:
+    """Take the time of a method."""
+
+    def run(made: Simulation, seed: int) -> tuple[Floats, float]:
+        begun = time.perf_counter()
+        theta = method(made, seed)
+        return theta, time.perf_counter() - begun
+
+    return run
+
+
 def from_truth(made: Simulation) -> Floats:
     """EM started at the truth, brought to its very maximum. -> (k, d)."""
     em = EM(made.clients)
@@ -66,50 +79,26 @@ def from_truth(made: Simulation) -> Floats:
     return em.models(found.mixture)
 
 
+@timed
 def ours(made: Simulation, seed: int) -> Floats:
     """Fit with k given."""
     clients = made.clients
     return fit_auto(LocalPool(clients), clients.features, len(made.theta), seed=seed).model.theta
 
 
+@timed
 def random_em(made: Simulation, seed: int) -> Floats:
     """EM from one random start."""
     em = EM(made.clients)
     return em.models(em.climb(em.at_random(len(made.theta), np.random.default_rng(seed)))[0])
 
 
+@timed
 def random_ifca(made: Simulation, seed: int) -> Floats:
     """IFCA from one random start of the right norm, with a step that suits features of variance 1."""
     k, dim = made.theta.shape
     start = random_start(k, dim, made.design.radius, np.random.default_rng(seed))
     return fit_ifca(LocalPool(made.clients), start, step=0.5 * k, rounds=300)
-
-
-def flexmix(made: Simulation, seed: int) -> Floats:
-    """R's flexmix from one start of its own, keeping small clusters."""
-    k, dim = made.theta.shape
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        clients = made.clients
-        owner = np.repeat(clients.ids, clients.rows)
-        header = ",".join(["client", "y", *(f"x{j}" for j in range(dim))])
-        np.savetxt(table, np.column_stack([owner, clients.y, clients.phi]), delimiter=",", header=header, comments="")
-        script = (
-            f"suppressMessages(library(flexmix)); set.seed({seed}); t <- read.csv('{table}');"
-            f"f <- as.formula(paste('y ~ 0 +', paste(paste0('x', 0:{dim - 1}), collapse='+'), '| client'));"
-            f"m <- flexmix(f, data=t, k={k}, control=list(minprior=0, iter.max=500));"
-            "p <- parameters(m); cat(p[-nrow(p),], sep=' ')"
-        )
-        out = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True)
-    return np.array(out.stdout.split(), dtype=float).reshape(k, dim)
-
-
-def has_flexmix() -> bool:
-    """Say whether flexmix can be run here."""
-    if shutil.which("Rscript") is None:
-        return False
-    test = subprocess.run(["Rscript", "-e", "library(flexmix)"], capture_output=True, check=False)
-    return test.returncode == 0
 
 
 def main() -> None:
@@ -123,7 +112,7 @@ def main() -> None:
     parser.add_argument("--no-auto", action="store_true", help="do not try to find k")
     parser.add_argument("--only-ours", action="store_true", help="leave out the rivals")
     options = parser.parse_args()
-    methods: dict[str, Callable[[Simulation, int], Floats]] = {"ours": ours}
+    methods: dict[str, Method] = {"ours": ours}
     if not options.only_ours:
         methods |= {"EM": random_em, "IFCA": random_ifca}
         methods |= {"flexmix": flexmix} if has_flexmix() else {}
@@ -139,9 +128,7 @@ def main() -> None:
             made = problem(family, options.clients, seed)
             floor = bottleneck_distance(from_truth(made), made.theta)
             for name, method in methods.items():
-                begun = time.perf_counter()
-                theta = method(made, seed)
-                seconds = time.perf_counter() - begun
+                theta, seconds = method(made, seed)
                 results[name].append((bottleneck_distance(theta, made.theta) / floor, seconds))
             if not options.no_auto:
                 begun = time.perf_counter()

@@ -11,7 +11,7 @@ import pytest
 from conftest import random_clients
 from federations import Disturbed, same, split
 from mixfed import LocalPool, simulate
-from mixfed.candidates import ExpectSum, GramSum, Statistics
+from mixfed.candidates import ExpectSum, GramSum, PairSum, Statistics
 from mixfed.deviations import DeviateSum
 from mixfed.exchange import Census, CensusSum, ModelSum, Replies
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
@@ -178,6 +178,8 @@ def answer_of(kind, change):
         (GramSum, {"square": -1e5}),
         (GramSum, {"gram": lambda old: -old}),
         (GramSum, {"cross": lambda old: old + 1e5}),
+        (PairSum, {"moments": lambda old: old + 1e300}),
+        (PairSum, {"rows": 10**9}),
         (Statistics, {"gram": lambda old: old + 1e300}),
         (Statistics, {"cross": lambda old: old - 1e300}),
         (Statistics, {"rows": lambda old: old + np.where(np.arange(len(old)) == 0, 1e6, -1e6)}),

@@ -91,6 +91,7 @@ def _(content: GramSum, query: Any, asked: Asked) -> None:
 @weigh.register
 def _(content: PairSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, (0, asked.rows[1]))
+    _expect_usual(content.moments)
 
 
 @weigh.register

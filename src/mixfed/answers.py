@@ -115,6 +115,8 @@ def _gram(query: Gram, clients: Held) -> GramSum:
 def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
     """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual x: all pairs of different rows."""
     frame, taken = _looked_at(query.frame)
+    back = np.linalg.pinv(frame.whiten) if query.lone else np.empty((0, 0))
+    identity = packed(back.T @ back)  # of z, as a matrix of x
 
     def one(block: Clients) -> PairSum:
         block = taken(block)
@@ -124,9 +126,8 @@ def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
             return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
         alone = block.subset(np.flatnonzero(block.rows == 1))
         x, residual = frame.stretched(alone.design, alone.y)
-        e, back = x * residual[:, None], np.linalg.pinv(frame.whiten)
-        # The matrix of x that is the identity for z.
-        return PairSum(pairs + packed(e.T @ e - residual @ residual * back.T @ back), block.n_rows)
+        e = x * residual[:, None]
+        return PairSum(pairs + packed(e.T @ e) - residual @ residual * identity, block.n_rows)
 
     return summed(one, clients)
 

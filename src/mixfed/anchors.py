@@ -27,6 +27,8 @@ MORE = 2
 LOOKS = 4
 MOVES = 48
 """Variants tried in each look around the best."""
+SIEVE_ROWS, LEAST_SIEVED = 240, 500
+"""Starts are sieved on so many rows for each of the k r numbers that they are to tell, of so many anchors at least."""
 _OWN_RIDGE = 0.3
 """Of an anchor's own fit, in rows: most have fewer rows than the basis has columns."""
 
@@ -47,17 +49,33 @@ class Anchors:
         self.least: Floats = np.maximum(np.sum(self._table * self._form(self.fits).T, axis=1), 0.0)
         """(a,): what that fit leaves."""
 
-    def within(self, columns: Array, weight: Floats) -> Anchors:
-        """Look at the same anchors in some columns of the basis only, and count them otherwise."""
+    def within(self, columns: Array) -> Anchors:
+        """Look at the same anchors in some columns (c,) of the basis only, in their order."""
+        if len(columns) == self.dim:
+            return self
         whole = self.statistics
         gram = packed(unpacked(whole.gram, self.dim)[:, columns[:, None], columns])
-        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), weight, self.rules)
+        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), self.weight, self.rules)
 
     def by(self, rules: Rules) -> Anchors:
         """Judge the same anchors by other rules; nothing that depends on their rows is done again."""
         other = copy.copy(self)
         other.rules = rules
         return other
+
+    def counted(self, weight: Floats) -> Anchors:
+        """Count the same anchors as often as another weight (a,) says."""
+        other = copy.copy(self)
+        other.weight, other._weighted_table = weight, self._table * weight[:, None]
+        return other
+
+    def sieve(self, k: int) -> Anchors:
+        """Take every second, or third, ... anchor, for all of them: enough to tell good starts of k kinds from bad."""
+        step = int(min(self.rows.sum() / (SIEVE_ROWS * k * self.dim), len(self.rows) / LEAST_SIEVED))
+        if step < 2:
+            return self
+        some = Statistics(*(getattr(self.statistics, item.name)[::step] for item in fields(self.statistics)))
+        return Anchors(some, step * self.weight[::step], self.rules)
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -141,18 +159,18 @@ def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, qui
     if k == 1:
         pooled = _levelled(anchors, np.zeros((1, 1, anchors.dim)))
         return maximise(pooled, anchors.expect(pooled), anchors.rules)
-    starts = STARTS // 2 if quick else STARTS
-    candidates, value = _many_starts(anchors, k, rng, starts)
+    starts, few = STARTS // 2 if quick else STARTS, anchors.sieve(k)
+    candidates, value = _many_starts(anchors, few, k, rng, starts)
     enough = AGREE * len(value)
     for _ in range(0 if quick else MORE):
         if _agreeing(value) >= enough:
             break
-        more, more_value = _many_starts(anchors, k, rng, starts)
+        more, more_value = _many_starts(anchors, few, k, rng, starts)
         candidates, value = Candidates.stack([candidates, more]), np.concatenate([value, more_value])
     agreed = _agreeing(value) >= enough
     candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
     if not agreed:
-        candidates, value = _look_around(anchors, candidates, value, rng, 1 if quick else LOOKS)
+        candidates, value = _look_around(anchors, few, candidates, value, rng, 1 if quick else LOOKS)
     return candidates.pick(distinct(candidates, value, 0.05)[:keep])
 
 
@@ -160,10 +178,12 @@ def _agreeing(value: Floats) -> int:
     return int(np.sum(value > value.max() - 1.0))
 
 
-def _many_starts(anchors: Anchors, k: int, rng: np.random.Generator, starts: int) -> tuple[Candidates, Floats]:
-    """Climb from many starts. -> the best quarter, and their values."""
-    seeds = [_levelled(anchors, _spread_seeds(anchors, k, starts, rng)), _random_starts(anchors, k, starts // 3, rng)]
-    return anchors.climb(thinned(anchors, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
+def _many_starts(
+    anchors: Anchors, few: Anchors, k: int, rng: np.random.Generator, starts: int
+) -> tuple[Candidates, Floats]:
+    """Climb from many starts, at first on few anchors. -> the best quarter, and their values."""
+    seeds = [_levelled(few, _spread_seeds(few, k, starts, rng)), _random_starts(few, k, starts // 3, rng)]
+    return anchors.climb(thinned(few, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
 
 
 def thinned(anchors: Anchors, candidates: Candidates, steps: int, times: int) -> tuple[Candidates, Floats]:
@@ -231,14 +251,14 @@ def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -
 
 
 def _look_around(
-    anchors: Anchors, candidates: Candidates, value: Floats, rng: np.random.Generator, looks: int
+    anchors: Anchors, few: Anchors, candidates: Candidates, value: Floats, rng: np.random.Generator, looks: int
 ) -> tuple[Candidates, Floats]:
-    """Try variants of the best until they bring nothing new."""
+    """Try variants of the best, at first on few anchors, until they bring nothing new."""
     for look in range(looks):
         best = value.max()
         leaders = distinct(candidates, value, 0.05)[: 2 if look == 0 else 1]
-        made = [variants(anchors, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]
-        fresh, fresh_value = thinned(anchors, Candidates.stack(made), 6, 2)
+        made = [variants(few, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]
+        fresh, fresh_value = thinned(few, Candidates.stack(made), 6, 2)
         fresh, fresh_value = anchors.climb(fresh.pick(distinct(fresh, fresh_value, 0.05)[:6]), 30, 1e-3)
         candidates = Candidates.stack([candidates, fresh])
         value = np.concatenate([value, fresh_value])
@@ -256,7 +276,7 @@ def _spread_seeds(anchors: Anchors, k: int, starts: int, rng: np.random.Generato
     best = anchors.losses(theta[:, 0])
     for _ in range(1, k):
         excess = np.maximum(best - anchors.least[:, None], 0.0) + 1e-12
-        tries = np.array([rng.choice(count, size=3, p=chance / chance.sum()) for chance in excess.T])
+        tries = climbing.drawn(np.cumsum(excess, axis=0), rng.random((starts, 3)))
         losses = anchors.losses(anchors.fits[tries.ravel()]).reshape(count, starts, 3)
         winner = np.minimum(losses, best[:, :, None]).sum(axis=0).argmin(axis=1)
         best = np.minimum(best, losses[:, each, winner])

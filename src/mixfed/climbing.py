@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats
+from .arrays import Floats, Ints
 from .compiled import compiled
 from .posterior import posterior
 
@@ -28,6 +28,18 @@ def features(theta: Floats, out: Floats) -> None:
             for b in range(a + 1):
                 out[place, j] = theta[j, a] * theta[j, b] * (1.0 if a == b else 2.0)
                 place += 1
+
+
+@compiled
+def drawn(upto: Floats, chance: Floats) -> Ints:
+    """Draw places by their sums of weights up to each of them (a, S). chance (S, t): uniform numbers -> (S, t)."""
+    count, starts = upto.shape
+    places = np.zeros(chance.shape, np.int64)
+    for i in range(count - 1):
+        for s in range(starts):
+            for t in range(chance.shape[1]):
+                places[s, t] += upto[i, s] <= chance[s, t] * upto[count - 1, s]
+    return places
 
 
 @compiled

@@ -34,7 +34,7 @@ MOST_DRAWN = 4000
 """Anchors drawn from all clients besides the largest, at most."""
 BASIS_ROWS = 8000
 """Rows for each feature that tell the basis."""
-SEARCH_ROWS, SEARCH_ERROR = 400, 0.1
+SEARCH_ROWS, SEARCH_ERROR = 100, 0.1
 """Rows for each coefficient of the smallest kind that tell candidates apart; and as many more as bring the error of a
 model below this share of the distance between kinds."""
 SCAN_KINDS = 8
@@ -168,13 +168,14 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
     anchors = ground.anchors
     assert anchors is not None
     keep, columns = ground.worth_keeping(k, quick), ground.columns(k)
-    rules = settle(anchors.within(columns, ground.fair), k, draws.generator(seed, "rules", k))
+    inside = anchors.within(columns)
+    rules = settle(inside.counted(ground.fair).sieve(k), k, draws.generator(seed, "rules", k))
 
     views = [ground.fair] if quick else [ground.fair, anchors.weight]
 
     def look(weight: Floats) -> Candidates:
         rng = draws.generator(seed, "starts", k)
-        return search(anchors.within(columns, weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
+        return search(inside.counted(weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
 
     reduced = Candidates.stack(list(side_by_side(look, views)))
     theta = reduced.theta @ ground.basis[:, columns].T

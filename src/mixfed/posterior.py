@@ -16,10 +16,11 @@ from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
 from .lanes import LANES, read, write
 from .losses import SQUARED
-from .moments import scale_rows, triangles
+from .moments import add_squares, scale_rows
 
-_PILE = 1536
-"""Bytes of a column of rows of a kind that are gathered before BLAS multiplies them: all piles stay in the cache."""
+_PILE = 768
+"""Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a
+core's first cache, and all piles in its second."""
 _NEGLIGIBLE, _NEGLIGIBLE_SINGLE = 1e-10, 1e-8
 """Memberships below this do not count in the normal equations, which are the curvature; the scores have them all. With
 rows in single precision their products are not better known than by the second."""
@@ -111,12 +112,11 @@ def posterior(
 
 @compiled
 def _take_up(gram: Floats, pile: Array, p: int, height: int) -> None:
-    """Add the second moments of a pile (rows, D) to those of its kind (L, D, D), or take them away."""
-    top = pile[p, :height]
+    """Add the second moments of a pile (rows, D) to those of its kind (L, D (D + 1) / 2), or take them away."""
     if p < len(gram):
-        gram[p] += np.dot(top.T, top)
+        add_squares(gram[p], pile[p], height, 1.0)
     else:
-        gram[p - len(gram)] -= np.dot(top.T, top)
+        add_squares(gram[p - len(gram)], pile[p], height, -1.0)
 
 
 @compiled
@@ -156,7 +156,7 @@ def expect(
     )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
     score, overlap = np.zeros((total, width)), np.zeros((count, k, k))
-    gram = np.zeros((total if curvature else 0, width, width))
+    gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
@@ -205,14 +205,15 @@ def expect(
         score += np.dot(predicted[:tile].T, x[:tile])
         begin = end
     for p in range(piles if curvature else 0):
-        _take_up(gram, pile, p, height[p])
+        if height[p] > 0:
+            _take_up(gram, pile, p, height[p])
     for c in range(count):
         own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
         overlap[c] = np.dot(own.T, own)
     sums = np.empty(count)
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, triangles(gram), overlap, membership, losses[:n_clients]
+    return sums, clients, rows, squares, score, gram, overlap, membership, losses[:n_clients]
 
 
 @compiled

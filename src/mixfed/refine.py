@@ -232,11 +232,13 @@ def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: in
     """Let the anchors, if there are any, say which variants of a mixture are worth a try."""
     if ground.anchors is None:
         return found.mixture.pick([])
-    columns = ground.columns(found.mixture.theta.shape[1])
-    anchors, basis = ground.anchors.within(columns, ground.anchors.weight).by(found.rules), ground.basis[:, columns]
+    k = found.mixture.theta.shape[1]
+    columns = ground.columns(k)
+    anchors, basis = ground.anchors.within(columns).by(found.rules), ground.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
-    made, value = thinned(anchors, variants(anchors, inside, rng, 24), 6, 1)
+    few = anchors.sieve(k)
+    made, value = thinned(few, variants(few, inside, rng, 24), 6, 1)
     made, value = anchors.climb(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
     other = [c for c in distinct(made, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
     made = made.pick(np.array(other, dtype=int))

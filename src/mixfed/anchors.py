@@ -239,7 +239,9 @@ def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -
     made: list[Candidates] = []
     for _, where, half in ways[:k]:
         for into, gone in merges:
-            if where == gone or len(made) == count:
+            # Which of two kinds goes into the other matters only if the one that is split is among them.
+            twin = into is not None and into > gone and where != into
+            if where == gone or twin or len(made) == count:
                 continue
             theta, log_variance, log_weight = _without(mixture, clients, into, gone)
             theta[gone], theta[where] = theta[where] + half, theta[where] - half

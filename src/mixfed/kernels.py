@@ -15,6 +15,7 @@ from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
 from .lanes import LANES, doubled, read, write, zeros
 from .losses import slope, value
+from .products import SPARE, multiply, with_lanes
 
 FEDAVG, FEDPROX = 0, 1
 TILE = 512
@@ -268,10 +269,10 @@ def refine(
     membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
     """
     dim, k = theta.shape
-    number = phi.dtype.type
+    number, models = phi.dtype.type, with_lanes(theta)
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
     most = most_rows(offsets)
-    predicted, targets = np.empty((most + LANES, k), phi.dtype), np.empty(most, phi.dtype)
+    predicted, targets = np.empty((most + SPARE, k), phi.dtype), np.empty(most, phi.dtype)
     losses, membership = np.empty((most + LANES, k)), np.empty((most, k))
     labels = np.zeros(most, np.int64)
     total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
@@ -281,7 +282,7 @@ def refine(
         end = tile_end(offsets, begin)
         first, rows = offsets[begin], offsets[end] - offsets[begin]
         x = phi[first : first + rows]
-        np.dot(x, theta, predicted[:rows])
+        multiply(x, models, predicted)
         for row in range(rows):
             targets[row] = y[first + row]
         tile_losses(code, targets, predicted, offsets, begin, end, losses)
@@ -320,15 +321,15 @@ def memberships(
     phi: Array, y: Floats, offsets: Ints, theta: Array, log_weights: Floats, noise: Floats, hard: bool, code: int
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
-    size, k = most_rows(offsets), theta.shape[1]
-    predicted, losses = np.empty((size + LANES, k), phi.dtype), np.empty((size + LANES, k))
+    size, k, models = most_rows(offsets), theta.shape[1], with_lanes(theta)
+    predicted, losses = np.empty((size + SPARE, k), phi.dtype), np.empty((size + LANES, k))
     targets = np.empty(size, phi.dtype)
     out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, rows = offsets[begin], offsets[end] - offsets[begin]
-        np.dot(phi[first : first + rows], theta, predicted[:rows])
+        multiply(phi[first : first + rows], models, predicted)
         targets[:rows] = y[first : first + rows]
         tile_losses(code, targets, predicted, offsets, begin, end, losses)
         _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, out[begin:end], labels)

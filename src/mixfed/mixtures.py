@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .arrays import Array, Floats
+from .arrays import Array, Bools, Floats
 from .candidates import Candidates, ExpectSum
 from .symmetric import mirrored, unpacked
 
@@ -31,6 +31,8 @@ PRIOR_SHARE = 0.05
 RIDGE = 1e-7
 """Rows added to each direction of a kind's normal equations, so that an empty kind stays at the pooled fit."""
 SMALLEST_SHARE = 1e-7
+NEARBY = 0.1
+"""Mixtures whose models are this near, as a share of the distance between kinds, climb to the same maximum."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +185,26 @@ def _moved(candidate: Candidates, step: Floats) -> Candidates:
 def distinct(candidates: Candidates, value: Floats, tolerance: float) -> Array:
     """Give the places of the candidates, best first, without those that are near copies of a better one."""
     kept: list[int] = []
+    copies = np.zeros(len(value), dtype=bool)
     shares = np.sort(candidates.log_weight, axis=1)
     for c in np.argsort(-value, kind="stable").tolist():
         twins = (
             abs(value[c] - value[other]) < tolerance and np.abs(shares[c] - shares[other]).max() < 0.05
             for other in kept
         )
-        if not any(twins):
+        if not copies[c] and not any(twins):
             kept.append(c)
+            copies |= nearby(candidates, candidates.pick(c))
     return np.array(kept)
+
+
+def nearby(candidates: Candidates, home: Candidates) -> Bools:
+    """Say which candidates have each of their models near another one of one mixture, so that both climb to one place.
+
+    Near is a small share of the least distance between that mixture's own. -> (C,)
+    """
+    own = home.theta[0]
+    gaps = np.linalg.norm(own[:, None] - own[None], axis=2)[~np.eye(len(own), dtype=bool)]
+    distance = np.linalg.norm(candidates.theta[:, :, None] - own, axis=3)
+    near = distance < NEARBY * gaps.min(initial=np.inf)
+    return np.asarray(near.any(axis=1).all(axis=1) & near.any(axis=2).all(axis=1))

@@ -15,13 +15,12 @@ import numpy as np
 from .arrays import Array, Bools, Floats, Ints
 from .compiled import compiled
 from .kernels import TILE, most_rows, tile_end
-from .lanes import LANES, read, write
+from .lanes import LANES
+from .products import SPARE, add_squares, multiply, with_lanes
 
 _LARGEST = float(np.finfo(np.float64).max)
-_HIGH, _NEAR = 6, 24_576
-"""Rows of a triangle that are summed at once, and bytes of rows that stay in the first cache."""
-_NEGLIGIBLE = 1e-10
-"""Clients with less weight do not count."""
+_NEGLIGIBLE = 1e-14
+"""Clients with less weight would not change the sums."""
 
 
 @compiled
@@ -75,44 +74,6 @@ def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, 
 
 
 @compiled
-def add_squares(packed: Floats, rows: Array, count: int, sign: float) -> None:
-    """Add the products of the columns of the first ``count`` rows (n, D) to a triangle (D (D + 1) / 2,), or take away.
-
-    There must be a row or more, and lanes to spare behind the last. Products are summed in the precision of the rows,
-    so many rows at a time as stay in a core's first cache; six rows of the triangle by eight columns stay in its
-    registers, so it takes half the time of a product by BLAS, which copies the rows first.
-    """
-    width = rows.shape[1]
-    some = max(_NEAR // (width * rows.itemsize), 16)
-    block = np.empty((_HIGH, LANES), rows.dtype)
-    for begin in range(0, count, some):
-        end = min(begin + some, count)
-        for b in range(0, width, LANES):
-            for a in range(b, width, _HIGH):
-                eight = read(rows, begin, b)
-                s0, s1, s2 = (rows[begin, a] * eight, rows[begin, a + 1] * eight, rows[begin, a + 2] * eight)
-                s3, s4, s5 = (rows[begin, a + 3] * eight, rows[begin, a + 4] * eight, rows[begin, a + 5] * eight)
-                for row in range(begin + 1, end):
-                    eight = read(rows, row, b)
-                    s0 += rows[row, a] * eight
-                    s1 += rows[row, a + 1] * eight
-                    s2 += rows[row, a + 2] * eight
-                    s3 += rows[row, a + 3] * eight
-                    s4 += rows[row, a + 4] * eight
-                    s5 += rows[row, a + 5] * eight
-                write(block, 0, 0, s0)
-                write(block, 1, 0, s1)
-                write(block, 2, 0, s2)
-                write(block, 3, 0, s3)
-                write(block, 4, 0, s4)
-                write(block, 5, 0, s5)
-                for i in range(min(_HIGH, width - a)):
-                    first = (a + i) * (a + i + 1) // 2 + b
-                    for lane in range(min(LANES, a + i + 1 - b)):
-                        packed[first + lane] += sign * block[i, lane]
-
-
-@compiled
 def second_moments(
     phi: Array, y: Floats, centre: Array, stretch: Array, target_centre: float, target_unit: float
 ) -> tuple[Floats, Floats, float]:
@@ -150,16 +111,16 @@ def pair_moments(
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
     width, k = models.shape
-    size = most_rows(offsets)
+    size, spared = most_rows(offsets), with_lanes(models)
     moments = np.zeros((k, width * (width + 1) // 2))
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, k), phi.dtype)
     e, whole = np.empty((size + LANES, width), phi.dtype), np.empty((size + LANES, width), phi.dtype)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, stretch, x)
-        np.dot(x[:tile], models, predicted[:tile])
+        multiply(x[:tile], spared, predicted)
         for j in range(k):
             rows = clients = 0
             for i in range(begin, end):

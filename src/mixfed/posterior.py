@@ -16,7 +16,8 @@ from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
 from .lanes import LANES, read, write
 from .losses import SQUARED
-from .moments import add_squares, scale_rows
+from .moments import scale_rows
+from .products import SPARE, add_products, add_squares, multiply, with_lanes
 
 _PILE = 768
 """Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a
@@ -146,8 +147,8 @@ def expect(
     """
     width, total = models.shape
     count, k = log_weight.shape
-    n_clients, size = len(offsets) - 1, most_rows(offsets)
-    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + LANES, total), phi.dtype)
+    n_clients, size, spared = len(offsets) - 1, most_rows(offsets), with_lanes(models)
+    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + SPARE, total), phi.dtype)
     target = np.empty(size, phi.dtype)
     losses, membership, likelihood = (
         np.empty((n_clients + LANES, total)),
@@ -170,7 +171,7 @@ def expect(
         scale_rows(phi, first, first + tile, centre, stretch, x)
         for row in range(tile):
             target[row] = (y[first + row] - target_centre) / target_unit
-        np.dot(x[:tile], models, predicted[:tile])
+        multiply(x[:tile], spared, predicted)
         tile_losses(_CODE, target, predicted, offsets, begin, end, losses[begin:])
         losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
@@ -202,7 +203,7 @@ def expect(
             for row in range(a, b):
                 for j in range(total):
                     predicted[row, j] = weights[j] * (target[row] - predicted[row, j])
-        score += np.dot(predicted[:tile].T, x[:tile])
+        add_products(score, predicted, x, tile)
         begin = end
     for p in range(piles if curvature else 0):
         if height[p] > 0:
@@ -239,10 +240,10 @@ def missing_information(
     """
     width, k = models.shape
     q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    missing = np.zeros((pairs, q, q))
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    missing, spared = np.zeros((pairs, q, q)), with_lanes(models)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, k), phi.dtype)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    left, right = np.empty((pairs, _PAIRS, q)), np.empty((pairs, _PAIRS, q))
+    left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
     height = np.zeros(pairs, np.int64)
     for i in range(len(offsets) - 1):
         count = 0
@@ -254,7 +255,7 @@ def missing_information(
             continue
         n_rows = offsets[i + 1] - offsets[i]
         scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
-        np.dot(x[:n_rows], models, predicted[:n_rows])
+        multiply(x[:n_rows], spared, predicted)
         for j in active[:count]:
             own = score[j]
             own[:] = 0.0
@@ -276,10 +277,9 @@ def missing_information(
                     right[pair, h, m] = score[b, m]
                 height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    missing[pair] += np.dot(left[pair].T, right[pair])
+                    add_products(missing[pair], left[pair], right[pair], _PAIRS)
                     height[pair] = 0
     for pair in range(pairs):
-        h = height[pair]
-        if h > 0:
-            missing[pair] += np.dot(left[pair, :h].T, right[pair, :h])
+        if height[pair] > 0:
+            add_products(missing[pair], left[pair], right[pair], height[pair])
     return missing

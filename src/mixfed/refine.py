@@ -26,7 +26,7 @@ from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMo
 from .coarse import Ground
 from .errors import SettingsError
 from .exchange import ModelSum, Query, Together, Update
-from .mixtures import Newton, Rules, distinct, maximise, newton, penalties, residual_variance, values
+from .mixtures import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
 from .pool import Pool, Sample
 from .run import Stop
 
@@ -80,11 +80,15 @@ def refine(
     rules: Rules,
     *,
     incumbent: float = -np.inf,
+    home: Candidates | None = None,
     em_rounds: int = EM_ROUNDS,
     near: float = NEAR,
 ) -> Generator[Expect, ExpectSum, Refined | None]:
-    """Bring the best candidate near its maximum; None if none gets above the value of an incumbent."""
-    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds, incumbent)
+    """Bring the best candidate near its maximum; None if none gets above the value of an incumbent.
+
+    Candidates that come ``home``, to a mixture whose maximum is known, are given up.
+    """
+    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds, incumbent, home)
     if len(candidates) == 0:
         return None
     _, k, dim = candidates.theta.shape
@@ -103,6 +107,7 @@ def refine(
             runner
             for runner in runners
             if runner.found.decrement >= near and _has_hope(runner, runner is runners[0], bar, round_)
+            if home is None or not nearby(runner.found.mixture, home)[0]
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
             break
@@ -224,7 +229,12 @@ def look_again(
     candidates = Candidates.stack([*split, _variants(ground, found, rng, keep)])
     if len(candidates) == 0:
         return found
-    better = yield from refine(ground.frame, candidates, found.rules, incumbent=found.value + 1e-3, near=near)
+    # It may be short of its own maximum, which is no other.
+    promised = 2.0 * found.decrement if np.isfinite(found.decrement) else 0.0
+    bar = found.value + promised + 1e-3
+    better = yield from refine(
+        ground.frame, candidates, found.rules, incumbent=bar, home=found.mixture, near=near
+    )
     return better or found
 
 
@@ -275,7 +285,7 @@ def converse(
 
 
 def _warm_up(
-    frame: Frame, candidates: Candidates, rules: Rules, rounds: int, incumbent: float
+    frame: Frame, candidates: Candidates, rules: Rules, rounds: int, incumbent: float, home: Candidates | None
 ) -> Generator[Expect, ExpectSum, tuple[Candidates, Floats]]:
     """Take EM steps on all candidates and keep the best, ever fewer. -> candidates, their values one step ago."""
     count = len(candidates)
@@ -289,6 +299,8 @@ def _warm_up(
         if round_:
             hope = value + _PATIENCE * np.maximum(value - before, 1.0)
             order = order[hope[order] > max(value.max(), incumbent)]
+        if home is not None:
+            order = order[~nearby(candidates.pick(order), home)]
         candidates, value = candidates.pick(order), value[order]
         if len(candidates) == 0:
             break

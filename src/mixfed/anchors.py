@@ -18,11 +18,11 @@ from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, dis
 from .posterior import posterior
 from .symmetric import packed, unpacked
 
-STARTS = 30
+STARTS = 15
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
 AGREE = 0.8
 """If as many as this share of a quarter of the starts end in the best place, nothing is looked for around it."""
-MORE = 2
+MORE = 4
 """Times that as many starts again are made while fewer agree."""
 LOOKS = 4
 MOVES = 48
@@ -159,13 +159,13 @@ def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, qui
     if k == 1:
         pooled = _levelled(anchors, np.zeros((1, 1, anchors.dim)))
         return maximise(pooled, anchors.expect(pooled), anchors.rules)
-    starts, few = STARTS // 2 if quick else STARTS, anchors.sieve(k)
-    candidates, value = _many_starts(anchors, few, k, rng, starts)
+    few = anchors.sieve(k)
+    candidates, value = _many_starts(anchors, few, k, rng)
     enough = AGREE * len(value)
     for _ in range(0 if quick else MORE):
         if _agreeing(value) >= enough:
             break
-        more, more_value = _many_starts(anchors, few, k, rng, starts)
+        more, more_value = _many_starts(anchors, few, k, rng)
         candidates, value = Candidates.stack([candidates, more]), np.concatenate([value, more_value])
     agreed = _agreeing(value) >= enough
     candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
@@ -178,11 +178,9 @@ def _agreeing(value: Floats) -> int:
     return int(np.sum(value > value.max() - 1.0))
 
 
-def _many_starts(
-    anchors: Anchors, few: Anchors, k: int, rng: np.random.Generator, starts: int
-) -> tuple[Candidates, Floats]:
+def _many_starts(anchors: Anchors, few: Anchors, k: int, rng: np.random.Generator) -> tuple[Candidates, Floats]:
     """Climb from many starts, at first on few anchors. -> the best quarter, and their values."""
-    seeds = [_levelled(few, _spread_seeds(few, k, starts, rng)), _random_starts(few, k, starts // 3, rng)]
+    seeds = [_levelled(few, _spread_seeds(few, k, STARTS, rng)), _random_starts(few, k, STARTS // 3, rng)]
     return anchors.climb(thinned(few, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
 
 

@@ -1,6 +1,6 @@
 """Compiled EM on the anchors' statistics: many candidates at once, without leaving compiled code between steps.
 
-Shapes: a anchors, r columns of the basis, C candidates, k kinds, L = C k models.
+Shapes: a anchors, r columns of the basis, C candidates, k kinds, L = C k models, those of a kind one behind another.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import Floats, Ints
 from .compiled import compiled
-from .posterior import posterior
+from .posterior import exponentials
 
 
 @compiled
@@ -43,6 +43,44 @@ def drawn(upto: Floats, chance: Floats) -> Ints:
 
 
 @compiled
+def _memberships(
+    losses: Floats, rows: Floats, log_variance: Floats, log_weight: Floats, membership: Floats, likelihood: Floats
+) -> None:
+    """Turn squared residuals (a, k, C) into memberships (a, k, C) and log likelihoods (a, C).
+
+    As `posterior.posterior` does, but kind by kind: here candidates are many, and the compiler takes several at once.
+    """
+    anchors, k, count = losses.shape
+    prior = np.ascontiguousarray(log_weight.T)
+    half_spread = np.ascontiguousarray((0.5 * (np.log(2.0 * np.pi) + log_variance)).T)
+    half_precision = np.ascontiguousarray((0.5 * np.exp(-log_variance)).T)
+    likelihood[:] = -np.inf
+    for i in range(anchors):
+        for j in range(k):
+            for c in range(count):
+                squares = max(losses[i, j, c], 0.0)  # which rounding may have made negative
+                density = prior[j, c] - rows[i] * half_spread[j, c] - squares * half_precision[j, c]
+                membership[i, j, c] = density
+                likelihood[i, c] = max(likelihood[i, c], density)
+        for j in range(k):
+            for c in range(count):
+                membership[i, j, c] -= likelihood[i, c]
+    exponentials(membership.ravel())
+    whole = np.empty(count)
+    for i in range(anchors):
+        whole[:] = 0.0
+        for j in range(k):
+            for c in range(count):
+                whole[c] += membership[i, j, c]
+        for c in range(count):
+            likelihood[i, c] += np.log(whole[c])
+            whole[c] = 1.0 / whole[c]
+        for j in range(k):
+            for c in range(count):
+                membership[i, j, c] *= whole[c]
+
+
+@compiled
 def climb(
     table: Floats,
     weighted: Floats,
@@ -66,38 +104,40 @@ def climb(
     count, k, width = theta.shape
     anchors, total = len(table), count * k
     rows = np.ascontiguousarray(table[:, 0])
-    form, losses = np.empty((table.shape[1], total)), np.empty((anchors, total))
-    membership, likelihood = np.empty((anchors, total)), np.empty((anchors, count))
+    models, form = np.empty((k, count, width)), np.empty((table.shape[1], total))
+    losses, membership = np.empty((anchors, total)), np.empty((anchors, k, count))
+    likelihood, share = np.empty((anchors, count)), np.empty((k, count))
     value, last = np.empty(count), np.full(count, -np.inf)
     gram, cross = np.empty((width, width)), np.empty(width)
     for _ in range(steps):
-        features(theta.reshape(total, width), form)
+        for c in range(count):
+            models[:, c] = theta[c]
+        features(models.reshape(total, width), form)
         np.dot(table, form, losses)
+        _memberships(losses.reshape(anchors, k, count), rows, log_variance, log_weight, membership, likelihood)
+        value[:] = 0.0
         for i in range(anchors):
-            for j in range(total):
-                losses[i, j] = max(losses[i, j], 0.0)
-        shape = (anchors, count, k)
-        posterior(losses.reshape(shape), rows, log_variance, log_weight, False, membership.reshape(shape), likelihood)
+            for c in range(count):
+                value[c] += weight[i] * likelihood[i, c]
         gain = -np.inf
         for c in range(count):
-            # In a variable: compiled code that adds up in an array first looks whether that lies near the others, and
-            # if so it adds in another order. Then the last digit would depend on where arrays happen to be.
-            total_value = 0.0
-            for i in range(anchors):
-                total_value += weight[i] * likelihood[i, c]
             for j in range(k):
                 spread = log_variance[c, j]
-                total_value -= 0.5 * prior_rows * (prior_variance * np.exp(-spread) + spread)
-            value[c] = total_value
+                value[c] -= 0.5 * prior_rows * (prior_variance * np.exp(-spread) + spread)
             gain = max(gain, value[c] - last[c])
         if tolerance > 0 and gain < tolerance:
             break
         last[:] = value
-        sums = np.dot(membership.T, weighted)
+        sums = np.dot(membership.reshape(anchors, total).T, weighted)
+        share[:] = 0.0
+        for i in range(anchors):
+            for j in range(k):
+                for c in range(count):
+                    share[j, c] += weight[i] * membership[i, j, c]
         for c in range(count):
             people, all_squares, all_rows = 0.0, 0.0, 0.0
             for j in range(k):
-                row = sums[c * k + j]
+                row = sums[j * count + c]
                 place = 2 + width
                 for a in range(width):
                     cross[a] = row[2 + a]
@@ -115,11 +155,8 @@ def climb(
                 log_variance[c, j] = np.log((squares + prior_rows * prior_variance) / (row[0] + prior_rows))
                 all_squares += squares
                 all_rows += row[0]
-                share = 0.0
-                for i in range(anchors):
-                    share += weight[i] * membership[i, c * k + j]
-                log_weight[c, j] = share
-                people += share
+                log_weight[c, j] = share[j, c]
+                people += share[j, c]
             whole = 0.0
             for j in range(k):
                 log_weight[c, j] = max(log_weight[c, j] / people, smallest)

@@ -171,11 +171,11 @@ def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidat
     inside = anchors.within(columns)
     rules = settle(inside.counted(ground.fair).sieve(k), k, draws.generator(seed, "rules", k))
 
-    views = [ground.fair] if quick else [ground.fair, anchors.weight]
+    views = {"starts": ground.fair} if quick else {"starts": ground.fair, "other starts": anchors.weight}
 
-    def look(weight: Floats) -> Candidates:
-        rng = draws.generator(seed, "starts", k)
-        return search(inside.counted(weight).by(rules), k, rng, max(2, keep // 2), quick=quick)
+    def look(view: str) -> Candidates:
+        rng = draws.generator(seed, view, k)
+        return search(inside.counted(views[view]).by(rules), k, rng, max(2, keep // 2), quick=quick)
 
     reduced = Candidates.stack(list(side_by_side(look, views)))
     theta = reduced.theta @ ground.basis[:, columns].T

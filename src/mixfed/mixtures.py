@@ -31,7 +31,7 @@ PRIOR_SHARE = 0.05
 RIDGE = 1e-7
 """Rows added to each direction of a kind's normal equations, so that an empty kind stays at the pooled fit."""
 SMALLEST_SHARE = 1e-7
-NEARBY = 0.1
+NEARBY = 0.01
 """Mixtures whose models are this near, as a share of the distance between kinds, climb to the same maximum."""
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixfed.lanes import LANES
-from mixfed.products import SPARE, add_products, add_squares, multiply, with_lanes
+from mixfed.products import SPARE, add_products, add_squares, in_eights, multiply
 
 SIZES = [1, 2, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33]
 PRECISION = {np.float64: 1e-12, np.float32: 2e-5}
@@ -25,10 +25,12 @@ def test_rows_times_models(kind, width):
     for rows in [*SIZES, 100]:
         for count in SIZES:
             x, models = rng.standard_normal((rows, width)).astype(kind), rng.standard_normal((width, count)).astype(kind)
-            around = np.full((SPARE + rows + SPARE + SPARE, count), MARK, kind)
-            multiply(x, with_lanes(models), around[SPARE : SPARE + rows + SPARE])
-            close = PRECISION[kind]
-            np.testing.assert_allclose(around[SPARE : SPARE + rows], x @ models, rtol=close, atol=width * close)
+            eights = in_eights(models)
+            around = np.full((SPARE + rows + SPARE + SPARE, eights.shape[1]), MARK, kind)
+            multiply(x, eights, around[SPARE : SPARE + rows + SPARE])
+            found, close = around[SPARE : SPARE + rows], PRECISION[kind]
+            np.testing.assert_allclose(found[:, :count], x @ models, rtol=close, atol=width * close)
+            assert (found[:, count:] == 0.0).all()
             assert (around[:SPARE] == MARK).all()
             assert (around[-SPARE:] == MARK).all()
 

@@ -15,7 +15,7 @@ from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
 from .lanes import LANES, doubled, read, together, write, zeros
 from .losses import slope, value
-from .products import SPARE, multiply, with_lanes
+from .products import SPARE, in_eights, multiply
 
 FEDAVG, FEDPROX = 0, 1
 TILE = 512
@@ -295,10 +295,10 @@ def refine(
     membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
     """
     dim, k = theta.shape
-    number, models = phi.dtype.type, with_lanes(theta)
+    number, models = phi.dtype.type, in_eights(theta)
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
     most = most_rows(offsets)
-    predicted, targets = np.empty((most + SPARE, k), phi.dtype), np.empty(most, phi.dtype)
+    predicted, targets = np.empty((most + SPARE, models.shape[1]), phi.dtype), np.empty(most, phi.dtype)
     losses, membership = np.empty((most + LANES, k)), np.empty((most, k))
     labels = np.zeros(most, np.int64)
     total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty((1, dim), phi.dtype), np.empty((1, dim), phi.dtype)
@@ -345,8 +345,8 @@ def memberships(
     phi: Array, y: Floats, offsets: Ints, theta: Array, log_weights: Floats, noise: Floats, hard: bool, code: int
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
-    size, k, models = most_rows(offsets), theta.shape[1], with_lanes(theta)
-    predicted, losses = np.empty((size + SPARE, k), phi.dtype), np.empty((size + LANES, k))
+    size, k, models = most_rows(offsets), theta.shape[1], in_eights(theta)
+    predicted, losses = np.empty((size + SPARE, models.shape[1]), phi.dtype), np.empty((size + LANES, k))
     targets = np.empty(size, phi.dtype)
     out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
     begin = 0

@@ -16,7 +16,7 @@ from .arrays import Array, Bools, Floats, Ints
 from .compiled import compiled
 from .kernels import TILE, most_rows, tile_end
 from .lanes import LANES
-from .products import SPARE, add_squares, multiply, with_lanes
+from .products import SPARE, add_squares, in_eights, multiply
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
@@ -111,16 +111,16 @@ def pair_moments(
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
     width, k = models.shape
-    size, spared = most_rows(offsets), with_lanes(models)
+    size, eights = most_rows(offsets), in_eights(models)
     moments = np.zeros((k, width * (width + 1) // 2))
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, k), phi.dtype)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
     e, whole = np.empty((size + LANES, width), phi.dtype), np.empty((size + LANES, width), phi.dtype)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, stretch, x)
-        multiply(x[:tile], spared, predicted)
+        multiply(x[:tile], eights, predicted)
         for j in range(k):
             rows = clients = 0
             for i in range(begin, end):

@@ -14,10 +14,10 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
-from .lanes import LANES, read, write
+from .lanes import LANES, read, write, zeros
 from .losses import SQUARED
 from .moments import scale_rows
-from .products import SPARE, add_products, add_squares, multiply, with_lanes
+from .products import SPARE, add_products, add_squares, in_eights, multiply
 
 _PILE = 768
 """Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a
@@ -112,6 +112,35 @@ def posterior(
 
 
 @compiled
+def _add_shares(
+    membership: Floats,
+    losses: Floats,
+    sizes: Ints,
+    begin: int,
+    end: int,
+    clients: Floats,
+    rows: Floats,
+    squares: Floats,
+) -> None:
+    """Add the memberships (m, L) of some clients to ``clients`` (L,), and times their rows and losses to the others."""
+    block = np.empty((3, LANES))
+    for j in range(0, len(clients), LANES):
+        people, lines, left = zeros(block), zeros(block), zeros(block)
+        for i in range(begin, end):
+            share = read(membership, i, j)
+            people += share
+            lines += np.float64(sizes[i]) * share
+            left += share * read(losses, i, j)
+        write(block, 0, 0, people)
+        write(block, 1, 0, lines)
+        write(block, 2, 0, left)
+        for lane in range(min(LANES, len(clients) - j)):
+            clients[j + lane] += block[0, lane]
+            rows[j + lane] += block[1, lane]
+            squares[j + lane] += block[2, lane]
+
+
+@compiled
 def _take_up(gram: Floats, pile: Array, p: int, height: int) -> None:
     """Add the second moments of a pile (rows, D) to those of its kind (L, D (D + 1) / 2), or take them away."""
     if p < len(gram):
@@ -147,12 +176,12 @@ def expect(
     """
     width, total = models.shape
     count, k = log_weight.shape
-    n_clients, size, spared = len(offsets) - 1, most_rows(offsets), with_lanes(models)
-    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + SPARE, total), phi.dtype)
-    target = np.empty(size, phi.dtype)
+    n_clients, size, eights = len(offsets) - 1, most_rows(offsets), in_eights(models)
+    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
+    target, weights = np.empty(size, phi.dtype), np.zeros((1, eights.shape[1]), phi.dtype)
     losses, membership, likelihood = (
         np.empty((n_clients + LANES, total)),
-        np.empty((n_clients, total)),
+        np.empty((n_clients + LANES, total)),
         np.empty((n_clients, count)),
     )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
@@ -163,7 +192,7 @@ def expect(
     piles = 2 * total if known else total
     room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
     pile, height = np.empty((piles, room + LANES, width), phi.dtype), np.zeros(piles, np.int64)
-    sizes, weights = np.diff(offsets), np.empty(total, phi.dtype)
+    sizes = np.diff(offsets)
     begin = 0
     while begin < n_clients:
         end = tile_end(offsets, begin)
@@ -171,20 +200,18 @@ def expect(
         scale_rows(phi, first, first + tile, centre, stretch, x)
         for row in range(tile):
             target[row] = (y[first + row] - target_centre) / target_unit
-        multiply(x[:tile], spared, predicted)
+        multiply(x[:tile], eights, predicted)
         tile_losses(_CODE, target, predicted, offsets, begin, end, losses[begin:])
         losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
         squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
         posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, likelihood[begin:end])
+        _add_shares(membership, losses, sizes, begin, end, clients, rows, squares)
         for i in range(begin, end):
             a, b = offsets[i] - first, offsets[i + 1] - first
             for j in range(total):
                 share = membership[i, j]
-                weights[j] = share
-                clients[j] += share
-                rows[j] += (b - a) * share
-                squares[j] += share * losses[i, j]
+                weights[0, j] = share
                 moved = share - before[i, j] if known else share
                 if curvature and abs(moved) > negligible:
                     root = phi.dtype.type(np.sqrt(abs(moved)))
@@ -201,20 +228,20 @@ def expect(
                         height[p] = top + some
                         row += some
             for row in range(a, b):
-                for j in range(total):
-                    predicted[row, j] = weights[j] * (target[row] - predicted[row, j])
+                for j in range(0, eights.shape[1], LANES):
+                    write(predicted, row, j, read(weights, 0, j) * (target[row] - read(predicted, row, j)))
         add_products(score, predicted, x, tile)
         begin = end
     for p in range(piles if curvature else 0):
         if height[p] > 0:
             _take_up(gram, pile, p, height[p])
     for c in range(count):
-        own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
+        own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
         overlap[c] = np.dot(own.T, own)
     sums = np.empty(count)
     for c in range(count):
         sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, gram, overlap, membership, losses[:n_clients]
+    return sums, clients, rows, squares, score, gram, overlap, membership[:n_clients], losses[:n_clients]
 
 
 @compiled
@@ -240,8 +267,8 @@ def missing_information(
     """
     width, k = models.shape
     q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    missing, spared = np.zeros((pairs, q, q)), with_lanes(models)
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, k), phi.dtype)
+    missing, eights = np.zeros((pairs, q, q)), in_eights(models)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
     left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
     height = np.zeros(pairs, np.int64)
@@ -255,7 +282,7 @@ def missing_information(
             continue
         n_rows = offsets[i + 1] - offsets[i]
         scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
-        multiply(x[:n_rows], spared, predicted)
+        multiply(x[:n_rows], eights, predicted)
         for j in active[:count]:
             own = score[j]
             own[:] = 0.0

@@ -16,28 +16,26 @@ from .lanes import LANES, read, write
 
 _HIGH = 6
 """Rows of a block: with eight columns, as much as the registers of most processors hold."""
-SPARE = _HIGH + LANES
+SPARE = _HIGH - 1
 """Rows that the result of `multiply` has to spare."""
 _NEAR = 24_576
 """Bytes of rows that stay in a core's first cache."""
 
 
 @compiled
-def with_lanes(models: Array) -> Array:
-    """Copy models (D, L), with lanes to spare behind them."""
-    spared = np.zeros((len(models) + LANES, models.shape[1]), models.dtype)
-    spared[: len(models)] = models
-    return spared
+def in_eights(models: Array) -> Array:
+    """Copy models (D, L), and make their number one of whole eights (E) by models of zeros. -> (D, E)."""
+    width, total = models.shape
+    whole = np.zeros((width, (total + LANES - 1) // LANES * LANES), models.dtype)
+    whole[:, :total] = models
+    return whole
 
 
 @compiled
 def multiply(x: Array, models: Array, out: Array) -> None:
-    """Write the product of rows (n, D) with models (D, L), `with_lanes`, to out (n + SPARE, L).
-
-    What is written beyond a row's end, or to rows to spare, means nothing.
-    """
+    """Write the product of rows (n, D) with models (D, E), `in_eights`, to out (n + SPARE, E); what is to spare, too."""
     n_rows, width = x.shape
-    total, last = models.shape[1], n_rows - 1
+    last = n_rows - 1
     for row in range(0, n_rows, _HIGH):
         r1, r2, r3, r4, r5 = (
             min(row + 1, last),
@@ -46,9 +44,7 @@ def multiply(x: Array, models: Array, out: Array) -> None:
             min(row + 4, last),
             min(row + 5, last),
         )
-        for first in range(0, total, LANES):
-            # The last eight end where the row does: beyond it, the beginnings of the next rows are written already.
-            j = max(min(first, total - LANES), 0)
+        for j in range(0, models.shape[1], LANES):
             eight = read(models, 0, j)
             s0, s1, s2 = x[row, 0] * eight, x[r1, 0] * eight, x[r2, 0] * eight
             s3, s4, s5 = x[r3, 0] * eight, x[r4, 0] * eight, x[r5, 0] * eight

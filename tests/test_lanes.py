@@ -14,7 +14,7 @@ from mixfed.lanes import LANES, doubled, read, write, zeros
 @njit
 def _combine(first, second, number, out):
     one, other = read(first, 1, 2), read(second, 0, 1)
-    write(out, 1, 0, zeros(out) + doubled(number * one - other * number + one * other))
+    write(out, 1, 0, zeros() + doubled(number * one - other * number + one * other))
 
 
 @njit

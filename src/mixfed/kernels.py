@@ -13,7 +13,7 @@ import numpy as np
 
 from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
-from .lanes import LANES, doubled, read, together, write, zeros
+from .lanes import LANES, doubled, read, write, zeros
 from .losses import slope, value
 from .products import SPARE, in_eights, multiply
 
@@ -49,7 +49,7 @@ def tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int
     first = offsets[begin]
     for i in range(end - begin):
         for j in range(0, predicted.shape[1], LANES):
-            total = zeros(out)
+            total = zeros()
             for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
                 total += value(code, y[row], doubled(read(predicted, row, j)))
             write(out, i, j, total)
@@ -102,17 +102,6 @@ def _tile_memberships(
 
 
 @inlined
-def _add_times(out: Array, j: int, number: float, x: Array, row: int) -> None:
-    """Add a row of x (n, d), times a number, to a row of out (k, d)."""
-    dim = x.shape[1]
-    whole = dim - dim % LANES
-    for m in range(0, whole, LANES):
-        write(out, j, m, read(out, j, m) + number * read(x, row, m))
-    for m in range(whole, dim):
-        out[j, m] += number * x[row, m]
-
-
-@inlined
 def _add_averaged(
     code: int,
     phi: Array,
@@ -129,40 +118,30 @@ def _add_averaged(
 ) -> None:
     """Take gradient steps on one client's copy of model j and add c times its shift to total (k, d).
 
-    The client's are rows ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k); gradient (1, d) and
-    shift (1, d) are to work with.
+    The client's are rows ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k); gradient (d,) and shift
+    (d,) are to work with.
     """
     dim, none, n_rows = phi.shape[1], phi.dtype.type(0), phi.dtype.type(end - begin)
-    whole = dim - dim % LANES
     for m in range(dim):
-        shift[0, m] = 0
+        shift[m] = 0
     for step in range(local_steps):
         for m in range(dim):
-            gradient[0, m] = shift[0, m]
+            gradient[m] = shift[m]
         for row in range(begin, end, 2):  # two at a time: half as often to the gradient and back
             other = min(row + 1, end - 1)
             first, second = predicted[row, j], predicted[other, j]
             if step > 0:
-                left, right = zeros(phi), zeros(phi)
-                for m in range(0, whole, LANES):
-                    eight = read(shift, 0, m)
-                    left += read(phi, row, m) * eight
-                    right += read(phi, other, m) * eight
-                first += together(left)
-                second += together(right)
-                for m in range(whole, dim):
-                    first += phi[row, m] * shift[0, m]
-                    second += phi[other, m] * shift[0, m]
+                for m in range(dim):
+                    first += phi[row, m] * shift[m]
+                    second += phi[other, m] * shift[m]
             fall = rate * slope(code, y[row], first)
             rest = rate * slope(code, y[other], second) if other > row else none
-            for m in range(0, whole, LANES):
-                moved = fall * read(phi, row, m) + rest * read(phi, other, m)
-                write(gradient, 0, m, read(gradient, 0, m) + moved)
-            for m in range(whole, dim):
-                gradient[0, m] += fall * phi[row, m] + rest * phi[other, m]
+            for m in range(dim):
+                gradient[m] += fall * phi[row, m] + rest * phi[other, m]
         for m in range(dim):
-            shift[0, m] = gradient[0, m]
-    _add_times(total, j, n_rows, shift, 0)
+            shift[m] = gradient[m]
+    for m in range(dim):
+        total[j, m] += n_rows * shift[m]
 
 
 @inlined
@@ -172,7 +151,6 @@ def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
     phi (n, d). Gives the size of the corner.
     """
     n_rows, dim = end - begin, phi.shape[1]
-    whole = dim - dim % LANES
     if n_rows > dim:
         np.dot(phi[begin:end].T, phi[begin:end], out)
         return int(dim)
@@ -180,16 +158,8 @@ def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
         below = min(row + 1, end - 1)
         for other in range(begin, row + 1, 2):
             beside = min(other + 1, end - 1)
-            s0, s1, s2, s3 = zeros(phi), zeros(phi), zeros(phi), zeros(phi)
-            for m in range(0, whole, LANES):
-                upper, lower = read(phi, row, m), read(phi, below, m)
-                left, right = read(phi, other, m), read(phi, beside, m)
-                s0 += upper * left
-                s1 += upper * right
-                s2 += lower * left
-                s3 += lower * right
-            first, second, third, fourth = together(s0), together(s1), together(s2), together(s3)
-            for m in range(whole, dim):
+            first = second = third = fourth = out.dtype.type(0)
+            for m in range(dim):
                 first += phi[row, m] * phi[other, m]
                 second += phi[row, m] * phi[beside, m]
                 third += phi[below, m] * phi[other, m]
@@ -220,24 +190,28 @@ def _add_proximal(
 
     (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved. The client's are rows
     ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k), and a corner (size, size) of products (d, d);
-    factor (d, d) and solution (1, d) are to work with.
+    factor (d, d) and solution (d,) are to work with.
     """
     dim, n_rows = phi.shape[1], phi.dtype.type(end - begin)
     few = end - begin <= dim
-    own = solution[0]
     if few:
         for row in range(begin, end):
-            own[row - begin] = rate * (y[row] - predicted[row, j])
+            solution[row - begin] = rate * (y[row] - predicted[row, j])
     else:
-        own[:] = 0
+        solution[:] = 0
         for row in range(begin, end):
-            _add_times(solution, 0, rate * (y[row] - predicted[row, j]), phi, row)
-    _solve(products, size, rate, factor, own)
+            residual = rate * (y[row] - predicted[row, j])
+            for m in range(dim):
+                solution[m] += residual * phi[row, m]
+    _solve(products, size, rate, factor, solution)
     if few:
         for row in range(begin, end):
-            _add_times(total, j, n_rows * own[row - begin], phi, row)
+            weight = n_rows * solution[row - begin]
+            for m in range(dim):
+                total[j, m] += weight * phi[row, m]
     else:
-        _add_times(total, j, n_rows, solution, 0)
+        for m in range(dim):
+            total[j, m] += n_rows * solution[m]
 
 
 @inlined
@@ -301,7 +275,7 @@ def refine(
     predicted, targets = np.empty((most + SPARE, models.shape[1]), phi.dtype), np.empty(most, phi.dtype)
     losses, membership = np.empty((most + LANES, k)), np.empty((most, k))
     labels = np.zeros(most, np.int64)
-    total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty((1, dim), phi.dtype), np.empty((1, dim), phi.dtype)
+    total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
     products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
     begin, size = 0, 0
     while begin < len(offsets) - 1:
@@ -329,7 +303,9 @@ def refine(
                     _add_proximal(x, targets, predicted, j, a, b, rate, products, size, factor, own, total)
                 elif local_steps == 1:  # which is done before a call has begun
                     for row in range(a, b):
-                        _add_times(total, j, number(step * share) * slope(code, targets[row], predicted[row, j]), x, row)
+                        fall = number(step * share) * slope(code, targets[row], predicted[row, j])
+                        for m in range(dim):
+                            total[j, m] += fall * x[row, m]
                 elif local_steps > 1:
                     _add_averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own, total)
         for j in range(k):
@@ -379,8 +355,8 @@ def own_models(
     own, targets = np.empty((len(offsets) - 1, dim)), y.astype(phi.dtype)
     total, gradient, spare = (
         np.zeros((theta.shape[1], dim), phi.dtype),
-        np.empty((1, dim), phi.dtype),
-        np.empty((1, dim), phi.dtype),
+        np.empty(dim, phi.dtype),
+        np.empty(dim, phi.dtype),
     )
     products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
     predicted = np.dot(phi, theta)

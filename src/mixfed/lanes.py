@@ -117,24 +117,10 @@ def write(_context: Any, array: Any, row: Any, column: Any, eight: Any) -> Any:
 
 
 @_known
-def zeros(_context: Any, array: Any) -> Any:
-    """Give eight zeros of the type of an array."""
-    own = Eight(array.dtype)
-    return own(array), lambda context, _builder, _signature, _values: context.get_value_type(own)([0.0] * LANES)
-
-
-@_known
-def together(_context: Any, eight: Any) -> Any:
-    """Add up eight numbers."""
-
-    def lower(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        number = context.get_value_type(eight.dtype)
-        kind = ir.FunctionType(number, (number, values[0].type))
-        name = f"llvm.vector.reduce.fadd.v{LANES}f{eight.dtype.bitwidth}"
-        add = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(add, (number(0.0), values[0]), fastmath=_FLAGS)
-
-    return eight.dtype(eight), lower
+def zeros(_context: Any) -> Any:
+    """Give eight zeros in double precision."""
+    own = Eight(types.float64)
+    return own(), lambda context, _builder, _signature, _values: context.get_value_type(own)([0.0] * LANES)
 
 
 @_known

@@ -125,7 +125,7 @@ def _add_shares(
     """Add the memberships (m, L) of some clients to ``clients`` (L,), and times their rows and losses to the others."""
     block = np.empty((3, LANES))
     for j in range(0, len(clients), LANES):
-        people, lines, left = zeros(block), zeros(block), zeros(block)
+        people, lines, left = zeros(), zeros(), zeros()
         for i in range(begin, end):
             share = read(membership, i, j)
             people += share

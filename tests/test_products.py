@@ -24,7 +24,7 @@ def test_rows_times_models(kind, width):
     rng = np.random.default_rng(width)
     for rows in [*SIZES, 100]:
         for count in SIZES:
-            x, models = rng.standard_normal((rows, width)).astype(kind), rng.standard_normal((width, count)).astype(kind)
+            x, models = (rng.standard_normal(shape).astype(kind) for shape in ((rows, width), (width, count)))
             eights = in_eights(models)
             around = np.full((SPARE + rows + SPARE + SPARE, eights.shape[1]), MARK, kind)
             multiply(x, eights, around[SPARE : SPARE + rows + SPARE])

@@ -33,7 +33,7 @@ def in_eights(models: Array) -> Array:
 
 @compiled
 def multiply(x: Array, models: Array, out: Array) -> None:
-    """Write the product of rows (n, D) with models (D, E), `in_eights`, to out (n + SPARE, E); what is to spare, too."""
+    """Write the product of rows (n, D) with models (D, E), `in_eights`, to out (n + SPARE, E), spare rows included."""
     n_rows, width = x.shape
     last = n_rows - 1
     for row in range(0, n_rows, _HIGH):

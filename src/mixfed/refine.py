@@ -232,9 +232,7 @@ def look_again(
     # It may be short of its own maximum, which is no other.
     promised = 2.0 * found.decrement if np.isfinite(found.decrement) else 0.0
     bar = found.value + promised + 1e-3
-    better = yield from refine(
-        ground.frame, candidates, found.rules, incumbent=bar, home=found.mixture, near=near
-    )
+    better = yield from refine(ground.frame, candidates, found.rules, incumbent=bar, home=found.mixture, near=near)
     return better or found
 
 

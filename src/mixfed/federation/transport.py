@@ -12,8 +12,8 @@ from .site import Site
 
 _TRIED, _TOGETHER, _ROOM = 32, 128, 1 << 26
 """Sites in one process whose answers are ready before one is read, while it is tried how to ask them and then, and
-bytes that these may have. Python runs one thread at a time, and only compiled sums are done side by side: who reads
-while others answer waits for them at every step."""
+bytes that these may have. What is done many times in a row stays in a core's caches. And Python runs one thread at a
+time, only compiled sums are done side by side: who reads while others answer waits for them at every step."""
 
 
 class Transport(Protocol):
@@ -56,15 +56,16 @@ class InProcess:
         batch = first = 0
         with one_blas_thread():  # once for all of them
             while first < len(names):
-                count = _TRIED if batch < 3 else _TOGETHER
+                count = _TRIED if batch < 4 else _TOGETHER
                 # Threads are slow at first: their second batch tells.
-                at_once = batch in (1, 2) or pace[True] < pace[False]
-                at_once &= longest * count <= _ROOM
-                begun, seconds, step = time.perf_counter(), 0.0, count // 4 if at_once else 1
+                at_once = batch in (2, 3) or pace[True] < pace[False]
+                if batch == 0 or longest * count > _ROOM:  # the first answer shows how long they are
+                    count, at_once = 1, False
+                begun, step = time.perf_counter(), count // 4 if at_once else count
                 begins = range(first, min(first + count, len(names)), step)
-                for some in list(side_by_side(answers, begins, level=1)) if at_once else map(answers, begins):
-                    seconds += time.perf_counter() - begun
+                found = list(side_by_side(answers, begins, level=1)) if at_once else [answers(first)]
+                pace[at_once] = (time.perf_counter() - begun) / count
+                batch, first = batch + 1, first + count
+                for some in found:
                     longest = max(longest, *(len(content) for _, content in some))
                     yield from some
-                    begun = time.perf_counter()
-                pace[at_once], batch, first = seconds / count, batch + 1, first + count

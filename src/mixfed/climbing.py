@@ -149,7 +149,7 @@ def climb(
                 best = np.linalg.solve(gram, cross)
                 squares = row[1]
                 for a in range(width):
-                    squares -= best[a] * cross[a]
+                    squares -= best[a] * (cross[a] + ridge * best[a])
                     theta[c, j, a] = best[a]
                 squares = max(squares, 0.0)
                 log_variance[c, j] = np.log((squares + prior_rows * prior_variance) / (row[0] + prior_rows))

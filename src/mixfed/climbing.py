@@ -115,6 +115,8 @@ def climb(
         features(models.reshape(total, width), form)
         np.dot(table, form, losses)
         _memberships(losses.reshape(anchors, k, count), rows, log_variance, log_weight, membership, likelihood)
+        # Anchor by anchor, not candidate by candidate: a sum along the inner loop is added in another order if arrays
+        # happen to lie near each other, and the last digit would depend on that.
         value[:] = 0.0
         for i in range(anchors):
             for c in range(count):

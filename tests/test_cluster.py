@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 from conftest import random_clients  # noqa: E402
@@ -51,9 +52,17 @@ PAPER = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_ro
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", silence_logs=50
-    ) as made:
+    """Two workers, each started again whenever it is lost.
+
+    Dask looks once, some time after a worker was lost, and gives its place up for good if nobody holds it: 15 s later
+    the next test may have killed the new one.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", silence_logs=50
+        ) as made,
+    ):
         yield made
 
 

@@ -109,7 +109,7 @@ class Tape:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.pool, name)
 
-    def ask(self, query: Query[Any], who: Any = None) -> Any:
+    def ask(self, query: Query[Any, Any], who: Any = None) -> Any:
         """Keep a question to all."""
         self.asked.append((type(query).__name__, lambda pool: pool.ask(query)))
         return self.pool.ask(query, who)

@@ -18,7 +18,7 @@ from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
     Expect,
-    ExpectSum,
+    ExpectNumbers,
     Frame,
     Gram,
     GramSum,
@@ -174,17 +174,17 @@ def _local_step(query: LocalStep, clients: Held) -> ModelSum:
 
 
 @answer.register
-def _expect(query: Expect, clients: Held) -> ExpectSum:
+def _expect(query: Expect, clients: Held) -> ExpectNumbers:
     candidates = query.candidates
     count, k, _ = candidates.theta.shape
     frame, taken = _looked_at(query.frame)
 
-    def one(block: Clients) -> ExpectSum:
+    def one(block: Clients) -> ExpectNumbers:
         block = taken(block)
         rows, models = _rows(block, frame), _models(candidates, frame, block.phi.dtype)
         nobody = np.empty((0, count * k))
         before = nobody if query.since is None else _memberships(block, frame, query.since, query.hard)
-        *sums, membership, losses = posterior.expect(
+        numbers, membership, losses = posterior.expect(
             *rows,
             models,
             candidates.log_variance,
@@ -200,17 +200,8 @@ def _expect(query: Expect, clients: Held) -> ExpectSum:
             columns = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
             theirs, share, squares = columns
             missing.append(posterior.missing_information(*rows, theirs, precision, share, squares))
-        likelihood, people, weight, squares, score, gram, overlap = sums
-        return ExpectSum(
-            likelihood,
-            people.reshape(count, k),
-            weight.reshape(count, k),
-            squares.reshape(count, k),
-            score.reshape(count, k, -1),
-            gram.reshape(-1 if query.curvature else 0, k, gram.shape[1]),
-            overlap,
-            np.array(missing).reshape(-1, k * (k + 1) // 2, len(models) + 2, len(models) + 2),
-        )
+        pairs, q = k * (k + 1) // 2, len(models) + 2
+        return ExpectNumbers(numbers, np.array(missing) if missing else np.empty((0, pairs, q, q)))
 
     return summed(one, clients)
 

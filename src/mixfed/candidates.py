@@ -7,6 +7,7 @@ of a sum as it travels, D unless its query says otherwise. The server turns tota
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ class GramSum:
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(Query[GramSum]):
+class Gram(Query[GramSum, GramSum]):
     """Ask for second moments of (phi - centre) / unit and (y - target_centre) / target_unit."""
 
     centre: Annotated[Floats, "D"]
@@ -134,7 +135,7 @@ class PairSum:
 
 
 @dataclass(frozen=True, eq=False)
-class PairMoments(Query[PairSum]):
+class PairMoments(Query[PairSum, PairSum]):
     """Ask for the all-pairs moment matrix at the pooled fit: every client with two rows or more, every row."""
 
     frame: Frame
@@ -213,25 +214,6 @@ class ExpectSum:
     missing: Annotated[Floats, "i k*(k+1)/2 w+2 w+2"]
     """Covariance of the clients' scores given their rows, by Louis, for each informed candidate: pairs of kinds."""
 
-    def __add__(self, other: ExpectSum) -> ExpectSum:
-        return ExpectSum(
-            self.likelihood + other.likelihood,
-            self.clients + other.clients,
-            self.rows + other.rows,
-            self.squares + other.squares,
-            self.score + other.score,
-            self.gram + other.gram,
-            self.overlap + other.overlap,
-            self.missing + other.missing,
-        )
-
-    def __iadd__(self, other: ExpectSum) -> ExpectSum:
-        """Add in place: the sums of many sites are many, and large."""
-        for name in _EXPECTED:
-            own = getattr(self, name)
-            own += getattr(other, name)
-        return self
-
     @cached_property
     def matrices(self) -> Floats:
         """The sums of z z^T as matrices, (C, k, d, d)."""
@@ -253,7 +235,38 @@ _EXPECTED = [item.name for item in dataclasses.fields(ExpectSum)]
 
 
 @dataclass(frozen=True, eq=False)
-class Expect(Query[ExpectSum]):
+class ExpectNumbers:
+    """An `ExpectSum` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
+
+    numbers: Annotated[Floats, "C ?"]
+    """Likelihood, clients, rows, squares, overlap, score and, if curvature was asked for, gram."""
+    missing: Annotated[Floats, "i k*(k+1)/2 w+2 w+2"]
+
+    def __add__(self, other: ExpectNumbers) -> ExpectNumbers:
+        return ExpectNumbers(self.numbers + other.numbers, self.missing + other.missing)
+
+    def __iadd__(self, other: ExpectNumbers) -> ExpectNumbers:
+        """Add in place: there may be many, and large ones."""
+        for own, more in ((self.numbers, other.numbers), (self.missing, other.missing)):
+            own += more
+        return self
+
+    def named(self, k: int, width: int) -> ExpectSum:
+        """Tell the numbers apart, for mixtures of k models with so many columns (w)."""
+        count = len(self.numbers)
+        shapes = (), (k,), (k,), (k,), (k, k), (k, width)
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        *parts, gram = np.split(self.numbers, ends, axis=1)
+        likelihood, clients, rows, squares, overlap, score = (
+            part.reshape(count, *shape) for part, shape in zip(parts, shapes, strict=True)
+        )
+        curved = count if gram.shape[1] else 0
+        gram = gram[:curved].reshape(curved, k, width * (width + 1) // 2)
+        return ExpectSum(likelihood, clients, rows, squares, score, gram, overlap, self.missing)
+
+
+@dataclass(frozen=True, eq=False)
+class Expect(Query[ExpectNumbers, ExpectSum]):
     """Ask for memberships under each candidate and the sums that the next candidates are made of."""
 
     frame: Frame
@@ -267,21 +280,22 @@ class Expect(Query[ExpectSum]):
     """If given, second moments are wanted as differences from those at these candidates, which the server has: only
     clients whose membership has moved have to be looked at for them."""
 
-    def finish(self, total: ExpectSum) -> ExpectSum:
+    def finish(self, total: ExpectNumbers) -> ExpectSum:
         """Turn sums about x into sums about z."""
+        said = total.named(self.candidates.theta.shape[1], self.frame.width)
         if self.frame.narrow:
-            return total
+            return said
         turn = self.frame.turn(2)  # of theta_j, log variance_j and log weight_j
         return dataclasses.replace(
-            total,
-            score=total.score @ self.frame.whiten,
-            gram=packed(self.frame.whitened(total.matrices)),
-            missing=turn.T @ total.missing @ turn,
+            said,
+            score=said.score @ self.frame.whiten,
+            gram=packed(self.frame.whitened(said.matrices)),
+            missing=turn.T @ said.missing @ turn,
         )
 
 
 @dataclass(frozen=True, eq=False)
-class SplitMoments(Query[PairSum]):
+class SplitMoments(Query[PairSum, PairSum]):
     """Ask in which directions clients differ within each kind of one mixture."""
 
     frame: Frame
@@ -294,7 +308,7 @@ class SplitMoments(Query[PairSum]):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalStep(Query[ModelSum]):
+class LocalStep(Query[ModelSum, ModelSum]):
     """Ask clients to move their own copies of the models of one mixture."""
 
     frame: Frame

@@ -26,7 +26,7 @@ from concurrent.futures import CancelledError
 from functools import cache, cached_property, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 import distributed
 import numpy as np
@@ -40,7 +40,7 @@ from .assignment import Assignment
 from .compiled import one_blas_thread
 from .data import Clients
 from .errors import DataError, PoolError, SettingsError
-from .exchange import Each, Query, R, S, Traffic
+from .exchange import Each, Query, R, S, T, Traffic
 from .model import Model
 from .pool import Roster, Sample, Who, joined
 from .store import Held
@@ -57,7 +57,6 @@ _BEAT = 1.0
 _LOST = ("cancelled", "lost", "error")
 _LOSSES = (CancelledError, KilledWorker, OSError)
 """What dask raises if a worker is lost: OSError stands for closed connections and for timeouts too."""
-T = TypeVar("T")
 
 
 class DaskPool:
@@ -129,7 +128,7 @@ class DaskPool:
         """Number of shards."""
         return len(self._edges) - 1
 
-    def ask(self, query: Query[S], who: Who = None) -> S:
+    def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Let every shard answer for those of its clients who are asked, and add the answers on the workers."""
 
         def total() -> list[Any]:

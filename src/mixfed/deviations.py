@@ -98,7 +98,7 @@ INFORMATION = ("expected", "observed", "missing")
 
 
 @dataclass(frozen=True, eq=False)
-class Deviate(Query[DeviateSum]):
+class Deviate(Query[DeviateSum, DeviateSum]):
     """Ask for memberships when clients deviate, and for the sums that the next candidates are made of."""
 
     frame: Frame
@@ -145,7 +145,7 @@ class LeftOutSum:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOut(Query[LeftOutSum]):
+class LeaveOut(Query[LeftOutSum, LeftOutSum]):
     """Ask how well candidates predict each row of a client from its other rows."""
 
     frame: Frame

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -27,14 +27,15 @@ class Sum(Protocol):
 
 
 S = TypeVar("S", bound=Sum)
+T = TypeVar("T")
 
 
-class Query(Generic[S]):
-    """A question whose answer is a sum of type S over clients."""
+class Query(Generic[S, T]):
+    """A question whose answer, of type T, is made of a sum of type S over clients."""
 
-    def finish(self, total: S) -> S:
+    def finish(self, total: S) -> T:
         """Turn the sum over all clients into what was asked for: what is linear in it is not left to every site."""
-        return total
+        return cast(T, total)
 
 
 R = TypeVar("R")
@@ -104,7 +105,7 @@ class CensusSum:
 
 
 @dataclass(frozen=True)
-class Census(Query[CensusSum]):
+class Census(Query[CensusSum, CensusSum]):
     """Count clients and rows."""
 
 
@@ -119,7 +120,7 @@ class PeakSum:
 
 
 @dataclass(frozen=True)
-class Peak(Query[PeakSum]):
+class Peak(Query[PeakSum, PeakSum]):
     """Ask for the largest |X_i|^2 / n_i, which the paper's gamma is made of."""
 
 
@@ -142,7 +143,7 @@ class BlockSum:
 
 
 @dataclass(frozen=True, eq=False)
-class ApplyMoment(Query[BlockSum]):
+class ApplyMoment(Query[BlockSum, BlockSum]):
     """Apply Y (or its transpose) of every anchor to a block, where Y = sum of a b^T.
 
     a and b are the residual moments of a client's first and second row at the anchor's model.
@@ -262,7 +263,7 @@ class ModelSum:
 
 
 @dataclass(frozen=True, eq=False)
-class Refine(Query[ModelSum]):
+class Refine(Query[ModelSum, ModelSum]):
     """Estimate memberships, then move the models locally. Without an update, only count."""
 
     mixture: Mixture
@@ -285,10 +286,10 @@ class Replies:
 
 
 @dataclass(frozen=True, eq=False)
-class Together(Query[Replies]):
+class Together(Query[Replies, Replies]):
     """Ask several queries in one exchange."""
 
-    parts: tuple[Query[Any], ...]
+    parts: tuple[Query[Any, Any], ...]
 
     def finish(self, total: Replies) -> Replies:
         """Finish the sum of each."""

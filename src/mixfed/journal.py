@@ -17,17 +17,16 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, cast
 
 from . import __version__
 from .arrays import Array
 from .errors import MixfedError, PoolError, SettingsError
-from .exchange import Each, Query, R, S, Traffic
+from .exchange import Each, Query, R, T, Traffic
 from .messages import KINDS, decode, encode
 from .pool import Pool, Roster, Who
 
 _HEAD = struct.Struct("<Q16s")
-T = TypeVar("T")
 
 
 class OtherRunError(SettingsError):
@@ -77,7 +76,7 @@ class JournalPool:
         """The clients in the pool."""
         return self.pool.roster
 
-    def ask(self, query: Query[S], who: Who = None) -> S:
+    def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Give the reply of the journal or, after its end, of the clients."""
         return self._reply(lambda: self.pool.ask(query, who))
 

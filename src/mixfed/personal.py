@@ -20,7 +20,7 @@ from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
 from .deviations import LeaveOut, LeftOutSum, Spreads, roots
-from .exchange import Query, S
+from .exchange import Query, T
 from .frame import from_stretched
 from .mixtures import Rules
 from .pool import Sample
@@ -211,7 +211,7 @@ def _compared(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample 
     return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
 
 
-def _asked(query: Query[S]) -> Generator[Query[S], S, S]:
+def _asked(query: Query[Any, T]) -> Generator[Query[Any, T], T, T]:
     """Ask one question: a short conversation."""
     return (yield query)
 

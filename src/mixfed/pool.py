@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from .answers import answer, answer_each
 from .arrays import Array, Ints, Keys
 from .compiled import one_blas_thread, side_by_side
 from .data import Clients, cut
-from .exchange import Each, Query, R, S, Traffic
+from .exchange import Each, Query, R, S, T, Traffic
 from .store import Held
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ class Pool(Protocol):
     def roster(self) -> Roster:
         """The clients that may be asked by their places; a client's place in it is its address."""
 
-    def ask(self, query: Query[S], who: Who = None) -> S:
+    def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Broadcast a query to some or all clients and add up their answers."""
 
     def ask_each(self, query: Each[R], who: Array) -> R:
@@ -99,7 +97,7 @@ class LocalPool:
         """The clients in the pool."""
         return Roster(self.clients.keys, self.clients.rows)
 
-    def ask(self, query: Query[S], who: Who = None) -> S:
+    def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Answer for some clients, or for all."""
         reply = self.answer(query, who)
         self.traffic.count(query, reply)
@@ -111,7 +109,7 @@ class LocalPool:
         self.traffic.count(query, replies, speakers=len(who))
         return replies
 
-    def answer(self, query: Query[S], who: Who = None) -> S:
+    def answer(self, query: Query[S, Any], who: Who = None) -> S:
         """Give the sum as in an exchange, which is not counted as one."""
         with one_blas_thread():
             return cast(S, answer(query, self.asked(who)))

@@ -164,15 +164,16 @@ def expect(
     hard: bool,
     curvature: bool,
     before: Floats,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh. models (D, L), in the precision of phi.
 
     If memberships ``before`` (m, L) are given, second moments are summed as differences from those with them, which
     only touches clients whose membership has moved; else ``before`` is (0, L).
 
-    Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), weighted squared
-    residuals (L,), scores x r (L, D), packed second moments of x (L, D (D + 1) / 2; of no model without ``curvature``)
-    and products of memberships (C, k, k); then, by client, memberships (m, L) and squared residuals (m, L).
+    Gives for each candidate the sums over clients of log likelihood, memberships (k,), n_i times memberships (k,),
+    weighted squared residuals (k,), products of memberships (k, k), scores x r (k, D) and, with ``curvature``, packed
+    second moments of x (k, D (D + 1) / 2), all in a row; then, by client, memberships (m, L) and squared residuals
+    (m, L).
     """
     width, total = models.shape
     count, k = log_weight.shape
@@ -185,7 +186,7 @@ def expect(
         np.empty((n_clients, count)),
     )
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
-    score, overlap = np.zeros((total, width)), np.zeros((count, k, k))
+    score = np.zeros((total, width))
     gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
@@ -235,13 +236,20 @@ def expect(
     for p in range(piles if curvature else 0):
         if height[p] > 0:
             _take_up(gram, pile, p, height[p])
+    numbers = np.empty((count, 1 + k * (3 + k + width + gram.shape[1] * curvature)))
     for c in range(count):
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
-        overlap[c] = np.dot(own.T, own)
-    sums = np.empty(count)
-    for c in range(count):
-        sums[c] = likelihood[:, c].sum()
-    return sums, clients, rows, squares, score, gram, overlap, membership[:n_clients], losses[:n_clients]
+        numbers[c, 0], end = likelihood[:, c].sum(), 1
+        for part in (clients, rows, squares):
+            numbers[c, end : end + k] = part[c * k : (c + 1) * k]
+            end += k
+        numbers[c, end : end + k * k] = np.dot(own.T, own).ravel()
+        end += k * k
+        for table in (score, gram):
+            some = table[c * k : (c + 1) * k].ravel()
+            numbers[c, end : end + len(some)] = some
+            end += len(some)
+    return numbers, membership[:n_clients], losses[:n_clients]
 
 
 @compiled

@@ -52,7 +52,7 @@ _CLOSE = 0.02
 """Once Newton has promised less than this for each parameter (a fifth of a standard error), the curvature no longer
 changes by anything that matters."""
 
-Conversation: TypeAlias = Generator[Query[Any], Any, Any]
+Conversation: TypeAlias = Generator[Query[Any, Any], Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ def refine_locally(
 
 def look_again(
     ground: Ground, found: Refined, rng: np.random.Generator, near: float = NEAR
-) -> Generator[Query[Any], Any, Refined]:
+) -> Generator[Query[Any, Any], Any, Refined]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
     keep = ground.worth_asking(found.mixture.theta.shape[1])
     moments = yield SplitMoments(ground.frame, found.mixture)
@@ -256,12 +256,12 @@ def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: in
 def converse(
     pool: Pool,
     conversations: Sequence[Conversation],
-    report: Callable[[Sequence[Query[Any]], Sequence[Any]], None] | None = None,
+    report: Callable[[Sequence[Query[Any, Any]], Sequence[Any]], None] | None = None,
     who: Sample | None = None,
 ) -> list[Any]:
     """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
     results: list[Any] = [None] * len(conversations)
-    pending: dict[int, Query[Any]] = {}
+    pending: dict[int, Query[Any, Any]] = {}
 
     def advance(place: int, reply: Any) -> None:
         try:

@@ -230,7 +230,7 @@ class Search:
         candidates, rules = yield from self._propose(k, quick=True)
         return (yield from refine(self.ground.frame, candidates, rules))
 
-    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any], Any, tuple[Candidates, Rules]]:
+    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any, Any], Any, tuple[Candidates, Rules]]:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
         if self.ground.anchors is not None:
             return propose(self.ground, k, seed=self.seed, quick=quick)
@@ -243,7 +243,7 @@ class Search:
         best = max(self.in_units(reply.likelihood.max(), reply) for reply in said)
         return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
 
-    def one(self, phase: str, conversation: Generator[Query[Any], Any, T], who: Sample | None = None) -> T:
+    def one(self, phase: str, conversation: Generator[Query[Any, Any], Any, T], who: Sample | None = None) -> T:
         """Lead one conversation."""
         return cast(T, self.converse(phase, [conversation], who)[0])
 
@@ -252,7 +252,7 @@ class Search:
         round_ = 0
         last: tuple[Frame, Floats] | None = None
 
-        def report(queries: Sequence[Query[Any]], replies: Sequence[Any]) -> None:
+        def report(queries: Sequence[Query[Any, Any]], replies: Sequence[Any]) -> None:
             nonlocal round_, last
             round_ += 1
             self.exchanges += 1

@@ -33,7 +33,7 @@ _WORTH = 0.01
 
 def propose(
     ground: Ground, k: int, rules: Rules, *, seed: int, keep: int
-) -> Generator[Query[Any], Any, tuple[Candidates, Rules]]:
+) -> Generator[Query[Any, Any], Any, tuple[Candidates, Rules]]:
     """Search for mixtures of k kinds. Gives the best few, and the rules by which all mixtures of k kinds are judged."""
     basis = ground.basis[:, ground.columns(k)]
     frame = ground.frame.within(basis)
@@ -67,7 +67,7 @@ class _Field:
     def __init__(self, candidates: Candidates, rules: Rules) -> None:
         self.candidates, self.rules = candidates, rules
 
-    def climb(self, frame: Frame, steps: int) -> Generator[Query[Any], Any, None]:
+    def climb(self, frame: Frame, steps: int) -> Generator[Query[Any, Any], Any, None]:
         """Take EM steps on all candidates; the rules follow what the best leaves."""
         for step in range(steps):
             if step:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Array, Bools, Floats, Ints
-from ..candidates import Candidates, Expect, ExpectSum, GramSum, LocalStep, PairSum, Statistics
+from ..candidates import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
 from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
 from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
@@ -115,24 +115,25 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
 
 
 @weigh.register
-def _(content: ExpectSum, query: Expect, asked: Asked) -> None:
+def _(content: ExpectNumbers, query: Expect, asked: Asked) -> None:
     candidates, sizes = query.candidates, _sizes(query.candidates)
-    moments = len(candidates) if query.curvature else 0
-    if len(content.gram) == moments:
-        bounds = asked.clients, *asked.rows, asked.most
-        gram = content.gram if query.since is None else content.gram[:0]
-        said = content.likelihood, content.clients, content.rows, content.squares, content.score, gram
-        if _can_be(*said, candidates.log_variance, sizes, *map(float, bounds)):
-            return
+    _, k, _ = candidates.theta.shape
+    width = query.frame.width
+    length = 1 + k * (3 + k + width + query.curvature * (width * (width + 1) // 2))
+    if content.numbers.shape[1] != length:
+        raise MessageError(f"{content.numbers.shape[1]} numbers about a candidate, not {length}")
+    looked_at = query.curvature and query.since is None
+    bounds = map(float, (asked.clients, *asked.rows, asked.most))
+    if _can_be(content.numbers, candidates.log_variance, sizes, width, looked_at, *bounds):
+        return
     # Why not?
-    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
-    _expect_parts("rows", content.rows, asked.rows)
-    _expect("squares", content.squares / sizes, (0, asked.most))
-    _expect_likelihood(content.likelihood, content.rows, candidates.log_variance)
-    if len(content.gram) != moments:
-        raise MessageError(f"second moments of {len(content.gram)} candidates")
-    if query.curvature and query.since is None:
-        _expect_moments(content.gram, content.score, content.squares, asked.most)
+    said = content.named(k, width)
+    _expect_parts("clients", said.clients, (asked.clients, asked.clients))
+    _expect_parts("rows", said.rows, asked.rows)
+    _expect("squares", said.squares / sizes, (0, asked.most))
+    _expect_likelihood(said.likelihood, said.rows, candidates.log_variance)
+    if looked_at:
+        _expect_moments(said.gram, said.score, said.squares, asked.most)
 
 
 @weigh.register
@@ -197,34 +198,35 @@ def _expect_likelihood(likelihood: Floats, rows: Floats, log_variance: Floats) -
 
 @compiled
 def _can_be(
-    likelihood: Floats,
-    clients: Floats,
-    rows: Floats,
-    squares: Floats,
-    score: Floats,
-    gram: Floats,
+    numbers: Floats,
     log_variance: Floats,
     sizes: Floats,
+    width: int,
+    curved: bool,
     n_clients: float,
     least_rows: float,
     most_rows: float,
     most: float,
 ) -> bool:
-    """Say at one go whether an `ExpectSum` can be true; gram (0, k, v) if it is not to be looked at."""
+    """Say at one go whether the numbers of an `ExpectNumbers` can be true; second moments only if ``curved``."""
     people, lines, slack = _slack(n_clients), _slack(most_rows), _slack(most)
+    count, k = sizes.shape
+    clients, rows, squares = numbers[:, 1 : 1 + k], numbers[:, 1 + k : 1 + 2 * k], numbers[:, 1 + 2 * k : 1 + 3 * k]
     if _not_whole(clients, n_clients - people, n_clients + people, people):
         return False
     if _not_whole(rows, least_rows - lines, most_rows + lines, lines):
         return False
-    if _outside((squares / sizes).ravel(), -slack, most + slack) or _outside(likelihood, -_HUGE, _HUGE):
+    if _outside((squares / sizes).ravel(), -slack, most + slack) or _outside(numbers[:, 0], -_HUGE, _HUGE):
         return False
-    if _too_likely(likelihood, rows, log_variance):
+    if _too_likely(numbers[:, 0], rows, log_variance):
         return False
-    if len(gram) == 0:
-        return True
-    _, k, dim = score.shape
-    flat = gram.reshape(len(gram) * k, gram.shape[2])
-    return not _too_large(flat, score.reshape(len(gram) * k, dim), squares.ravel(), -slack, most + slack)
+    scores = 1 + k * (3 + k)
+    moments = scores + k * width
+    for c in range(count if curved else 0):
+        score, gram = numbers[c, scores:moments].reshape(k, width), numbers[c, moments:].reshape(k, -1)
+        if _too_large(gram, score, squares[c], -slack, most + slack):
+            return False
+    return True
 
 
 @compiled

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..arrays import Array, Bytes, Ints
 from ..errors import DataError, PoolError, SettingsError
-from ..exchange import Each, Query, R, S, Traffic
+from ..exchange import Each, Query, R, S, T, Traffic
 from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined
 from .belief import Asked, check_enrolled, weigh
@@ -210,7 +210,7 @@ class FederatedPool:
 
     # ---------------------------------------------------------------- exchanges
 
-    def ask(self, query: Query[S], who: Who = None) -> S:
+    def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Ask all sites, or those that have some of the clients, and add up their answers."""
         if isinstance(who, Sample) and who in self._small:
             who = None
@@ -223,7 +223,7 @@ class FederatedPool:
             raise PoolError("no site may speak for so few of its clients: lower min_clients, or ask more clients")
         return query.finish(total)
 
-    def _total(self, query: Query[S], who: Who) -> tuple[S | None, bool]:
+    def _total(self, query: Query[S, Any], who: Who) -> tuple[S | None, bool]:
         """Add up the answers, and say whether some site would not speak for those of its clients that were asked."""
         total: S | None = None
         refused = False
@@ -269,7 +269,7 @@ class FederatedPool:
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
 
-    def _exchange(self, query: Query[Any] | Each[Any], who: Who) -> Iterator[Answer]:
+    def _exchange(self, query: Query[Any, Any] | Each[Any], who: Who) -> Iterator[Answer]:
         """Put a question to everybody it concerns, and give the answers in the order of the sites' names.
 
         Each is given as soon as it is its turn. Unless every site answers, `SitesLostError` is raised in the end.

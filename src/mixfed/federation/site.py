@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -79,15 +79,24 @@ class Site:
 
     def answer(self, content: bytes) -> bytes:
         """Answer a question. Whatever comes in, an answer goes out."""
+        _, packed = self.stages(content)
+        return packed
+
+    def stages(self, content: bytes) -> Iterator[bytes]:
+        """Answer a question in two stages: the answer is worked out, and then packed, which is given last.
+
+        Sites in one process can so do the first, most of which is compiled, side by side, and the other in a row.
+        """
         with self._one_at_a_time:
             # A question that is asked again, because the answer came late or got lost, is not worked out again.
-            if content == self._last[0]:
-                return self._last[1]
-            answer = self._answer(content)
-            packed = pack(answer)
-            if answer.clients >= 0:  # what failed may do better the next time
-                self._last = content, packed
-            return packed
+            known, packed = self._last
+            answer = self._answer(content) if content != known else None
+            yield b""
+            if answer is not None:
+                packed = pack(answer)
+                if answer.clients >= 0:  # what failed may do better the next time
+                    self._last = content, packed
+        yield packed
 
     def _answer(self, content: bytes) -> Answer:
         run, exchange, kind = "", -1, "unreadable"

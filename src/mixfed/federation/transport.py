@@ -49,8 +49,11 @@ class InProcess:
         """
         names, step, longest = list(messages), 1, 0
 
-        def answers(begin: int) -> list[tuple[str, bytes]]:
-            return [(name, self.sites[name].answer(messages[name])) for name in names[begin : begin + step]]
+        def work(begin: int) -> list[Iterator[bytes]]:
+            some = [self.sites[name].stages(messages[name]) for name in names[begin : begin + step]]
+            for site in some:
+                next(site)
+            return some
 
         pace = {True: math.inf, False: math.inf}
         batch = first = 0
@@ -63,9 +66,9 @@ class InProcess:
                     count, at_once = 1, False
                 begun, step = time.perf_counter(), count // 4 if at_once else count
                 begins = range(first, min(first + count, len(names)), step)
-                found = list(side_by_side(answers, begins, level=1)) if at_once else [answers(first)]
+                found = list(side_by_side(work, begins, level=1)) if at_once else [work(first)]
                 pace[at_once] = (time.perf_counter() - begun) / count
+                answers = [next(site) for some in found for site in some]
+                longest = max(longest, *map(len, answers))
+                yield from zip(names[first : first + count], answers, strict=True)
                 batch, first = batch + 1, first + count
-                for some in found:
-                    longest = max(longest, *(len(content) for _, content in some))
-                    yield from some

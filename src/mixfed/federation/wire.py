@@ -22,7 +22,7 @@ from ..exchange import Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
-VERSION = 5
+VERSION = 6
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -148,7 +148,7 @@ def check_query(query: Any, columns: int) -> Mapping[str, int]:
 
 
 @lru_cache(maxsize=1)  # for sites in one process that are asked the same
-def _sizes(query: Query[Any] | Each[Any], columns: int) -> Mapping[str, int]:
+def _sizes(query: Query[Any, Any] | Each[Any], columns: int) -> Mapping[str, int]:
     sizes = {"D": columns}
     if isinstance(query, Together):  # in which a letter of one query has nothing to do with that of another
         for part in query.parts:
@@ -188,7 +188,7 @@ def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int 
 
 @lru_cache
 def _reply_kind(query: type[Any]) -> type[Any]:
-    """Find the S of a ``Query[S]``."""
+    """Find the S of a ``Query[S, T]``."""
     if query in (Enrol, Conclude):
         return Enrolled if query is Enrol else Concluded
     return cast(type[Any], get_args(query.__orig_bases__[0])[0])

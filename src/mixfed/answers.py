@@ -42,18 +42,18 @@ from .symmetric import packed, unpacked
 
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
     """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
-    kind = block.phi.dtype
-    return (
-        block.phi,
-        block.y,
-        block.offsets,
-        frame.centre.astype(kind),
-        frame.stretch.astype(kind),
-        frame.target_centre,
-        frame.scale,
-    )
+    return block.phi, block.y, block.offsets, *_units(frame, block.phi.dtype)
 
 
+# Blocks of clients, and sites in one process, are asked the same: what follows from a question is worked out once.
+
+
+@lru_cache(maxsize=4)
+def _units(frame: Frame, precision: np.dtype[Any]) -> tuple[Array, Array, float, float]:
+    return frame.centre.astype(precision), frame.stretch.astype(precision), frame.target_centre, frame.scale
+
+
+@lru_cache(maxsize=4)
 def _looked_at(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
     """Give the frame in which to look at rows, and what takes them there: into standard units, if they are narrow."""
     if not frame.narrow:
@@ -74,11 +74,15 @@ def _pooled(frame: Frame, precision: np.dtype[Any]) -> Array:
 
 @lru_cache(maxsize=4)
 def _models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> Array:
-    """Give the models of all candidates, one behind another, as the kernels take them, (D, L).
-
-    Blocks of clients, and sites in one process, are asked about the same ones: they are turned once.
-    """
+    """Give the models of all candidates, one behind another, as the kernels take them, (D, L)."""
     return np.ascontiguousarray(frame.models(candidates.theta.reshape(-1, frame.dim)), dtype=precision)
+
+
+@lru_cache(maxsize=1)
+def _identity(frame: Frame) -> Floats:
+    """Give the identity of z as a packed matrix of x."""
+    back = np.linalg.pinv(frame.whiten)
+    return packed(back.T @ back)
 
 
 @lru_cache(maxsize=1)
@@ -115,8 +119,6 @@ def _gram(query: Gram, clients: Held) -> GramSum:
 def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
     """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual x: all pairs of different rows."""
     frame, taken = _looked_at(query.frame)
-    back = np.linalg.pinv(frame.whiten) if query.lone else np.empty((0, 0))
-    identity = packed(back.T @ back)  # of z, as a matrix of x
 
     def one(block: Clients) -> PairSum:
         block = taken(block)
@@ -127,7 +129,7 @@ def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
         alone = block.subset(np.flatnonzero(block.rows == 1))
         x, residual = frame.stretched(alone.design, alone.y)
         e = x * residual[:, None]
-        return PairSum(pairs + packed(e.T @ e) - residual @ residual * identity, block.n_rows)
+        return PairSum(pairs + packed(e.T @ e) - residual @ residual * _identity(frame), block.n_rows)
 
     return summed(one, clients)
 
@@ -193,15 +195,14 @@ def _expect(query: Expect, clients: Held) -> ExpectNumbers:
             query.curvature,
             before,
         )
-        missing = []
-        for c in query.informed:
+        q = len(models) + 2
+        missing = np.zeros((len(query.informed), k * (k + 1) // 2, q, q))
+        for c, total in zip(query.informed, missing, strict=True):
             own = slice(c * k, (c + 1) * k)
             precision = np.exp(-candidates.log_variance[c])
-            columns = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
-            theirs, share, squares = columns
-            missing.append(posterior.missing_information(*rows, theirs, precision, share, squares))
-        pairs, q = k * (k + 1) // 2, len(models) + 2
-        return ExpectNumbers(numbers, np.array(missing) if missing else np.empty((0, pairs, q, q)))
+            theirs, share, squares = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
+            posterior.add_missing_information(*rows, theirs, share, squares, precision, total)
+        return ExpectNumbers(numbers, missing)
 
     return summed(one, clients)
 

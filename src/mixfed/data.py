@@ -80,7 +80,7 @@ class Packing:
     @cached_property
     def rows(self) -> Ints:
         """Rows of each client, (n_clients,)."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     @cached_property
     def keys(self) -> Keys:
@@ -116,12 +116,12 @@ class Clients(Packing):
         """Pack rows that have targets."""
         if rows.y is None:
             raise DataError("these rows have no target")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows.owner, minlength=len(rows.ids)))])
+        offsets = offsets_of(np.bincount(rows.owner, minlength=len(rows.ids)))
         phi, y = rows.phi, rows.y
         if np.any(np.diff(rows.owner) < 0):
             order = np.argsort(rows.owner, kind="stable")
             phi, y = phi[order], y[order]
-        return cls(np.ascontiguousarray(phi), y, offsets.astype(np.int64), rows.ids, rows.features)
+        return cls(np.ascontiguousarray(phi), y, offsets, rows.ids, rows.features)
 
     @classmethod
     def from_arrays(
@@ -197,9 +197,16 @@ class Clients(Packing):
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
         sizes = self.rows[who]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        offsets = offsets_of(sizes)
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
         return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets, self.ids[who], self.features)
+
+
+def offsets_of(sizes: Ints) -> Ints:
+    """Say where the rows of clients begin, and where the last end. sizes (c,) -> (c + 1,)."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    sizes.cumsum(out=offsets[1:])
+    return offsets
 
 
 def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from . import draws, tables, values
 from .arrays import Array, Floats, Ints
-from .data import Clients, content_digest, with_intercept
+from .data import Clients, content_digest, offsets_of, with_intercept
 from .errors import ColumnError, DataError, NotUtf8Error
 from .gaps import Gaps
 from .ids import encode_clients, find_clients, plain
@@ -250,7 +250,7 @@ class _Tally:
         if may_be_numbers:
             self.ids = [tables.whole_numbers(self.ids[0])]
             self._merge()  # other than as text, 10 comes after 9
-        return self.ids[0], np.concatenate([[0], np.cumsum(self.counts[0])]).astype(np.int64)
+        return self.ids[0], offsets_of(self.counts[0])
 
     def _merge(self) -> None:
         ids, owner = encode_clients(pa.chunked_array(self.ids), self.source)

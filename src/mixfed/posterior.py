@@ -253,7 +253,7 @@ def expect(
 
 
 @compiled
-def missing_information(
+def add_missing_information(
     phi: Array,
     y: Floats,
     offsets: Ints,
@@ -262,20 +262,21 @@ def missing_information(
     target_centre: float,
     target_unit: float,
     models: Array,
-    precision: Floats,
     membership: Floats,
     losses: Floats,
-) -> Floats:
-    """Sum over clients the covariance of their complete score over the kinds, by pairs of these.
+    precision: Floats,
+    total: Floats,
+) -> None:
+    """Add the covariance of clients' complete scores over the kinds, by pairs of these, to a total.
 
-    models (D, k) -> (k (k + 1) / 2, q, q). membership (m, k), losses (m, k): squared residuals. The score s_j of kind j
-    is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks w_j (1 - w_j) s_j s_j^T
-    and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its kind has none, and most
-    others waver between two: so the pairs of kinds are gathered, not the clients.
+    models (D, k), membership (m, k), losses (m, k), which are squared residuals -> total (k (k + 1) / 2, q, q). The
+    score s_j of kind j is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks
+    w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its
+    kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
     """
     width, k = models.shape
     q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    missing, eights = np.zeros((pairs, q, q)), in_eights(models)
+    eights = in_eights(models)
     x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
     left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
@@ -312,9 +313,8 @@ def missing_information(
                     right[pair, h, m] = score[b, m]
                 height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    add_products(missing[pair], left[pair], right[pair], _PAIRS)
+                    add_products(total[pair], left[pair], right[pair], _PAIRS)
                     height[pair] = 0
     for pair in range(pairs):
         if height[pair] > 0:
-            add_products(missing[pair], left[pair], right[pair], height[pair])
-    return missing
+            add_products(total[pair], left[pair], right[pair], height[pair])

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import draws
 from .arrays import Array, Floats, Ints
-from .data import Clients
+from .data import Clients, offsets_of
 from .errors import SettingsError
 
 Law = Literal["normal", "uniform", "rademacher"]
@@ -148,7 +148,7 @@ def simulate(what: Design | str | None = None, *, seed: int = 0, **changes: Any)
     phi, names = _monomials(x, plan.degree)
     theta = _models(plan, phi.shape[1], rng)
     y = np.einsum("nd,nd->n", phi, theta[labels[owner]]) + plan.noise * rng.standard_normal(len(phi))
-    offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    offsets = offsets_of(rows)
     clients = Clients(phi, y, offsets, np.arange(plan.n_clients), names)
     return Simulation(clients, theta, labels, plan)
 

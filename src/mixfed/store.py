@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .data import Clients, Packing, with_intercept
+from .data import Clients, Packing, offsets_of, with_intercept
 from .errors import DataError, SettingsError
 from .rowfile import RowFile
 
@@ -89,7 +89,7 @@ class Store(Packing):
     def subset(self, who: Array) -> Clients:
         """Read the clients at the places ``who`` (c,), in that order."""
         who = np.asarray(who)
-        offsets = np.concatenate([[0], np.cumsum(self.rows[who])]).astype(np.int64)
+        offsets = offsets_of(self.rows[who])
         phi = np.empty((offsets[-1], *self.phi.shape[1:]), self.phi.dtype)
         y: Floats = np.empty(offsets[-1])
         order = np.argsort(who, kind="stable")

@@ -14,6 +14,7 @@ many clients and rows as the site has.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import secrets
@@ -232,7 +233,7 @@ class FederatedPool:
                 refused |= answer.clients > 0
             else:
                 if total is None:
-                    total = answer.content
+                    total = copy.deepcopy(answer.content)  # to which the others are added
                 else:
                     total += answer.content
         return total, refused
@@ -382,7 +383,8 @@ class FederatedPool:
             clients, rows = (0, site.clients), (0, site.rows)
         elif ask.who is not None:
             sizes = site.sizes[ask.who]
-            clients, rows = (len(sizes), len(sizes)), (int(sizes.sum()), int(sizes.sum()))
+            total = int(sizes.sum())
+            clients, rows = (len(sizes), len(sizes)), (total, total)
         if not clients[0] <= answer.clients <= clients[1]:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
         weigh(answer.content, question.about.query, Asked(answer.clients, rows, sizes, self.n_rows))

@@ -198,7 +198,7 @@ class Site:
             return len(keys)
         if isinstance(who, Sample):
             return pool.asked(who).n_clients  # which the pool keeps at hand
-        if len(np.unique(who)) < len(who) or (len(who) and not 0 <= who.min() <= who.max() < len(keys)):
+        if len(set(who.tolist())) < len(who) or (len(who) and not 0 <= who.min() <= who.max() < len(keys)):
             raise MessageError("clients that this site does not have, or one of them twice")
         return len(who)
 

@@ -119,7 +119,10 @@ def pack(message: Ask | Answer) -> bytes:
 
 
 def unpack(content: bytes, kind: type[M]) -> M:
-    """Turn bytes, from wherever they came, into a message of a kind; what it holds is still to be checked."""
+    """Turn bytes, from wherever they came, into a message of a kind; what it holds is still to be checked.
+
+    Its arrays are the bytes themselves: whoever wants to change them makes copies.
+    """
     if len(content) > LIMIT:
         raise MessageError(f"a message of {len(content)} bytes, more than the {LIMIT} that are allowed")
     if len(content) < _HEAD.size or content[: len(_MARK)] != _MARK:
@@ -129,7 +132,7 @@ def unpack(content: bytes, kind: type[M]) -> M:
         raise MessageError(
             f"version {version} of the wire format, not {VERSION}: all parties need the same version of mixfed"
         )
-    return cast(M, messages.decode(content, _KINDS, kind, mark=_HEAD.size, only_finite=True))
+    return cast(M, messages.decode(content, _KINDS, kind, mark=_HEAD.size, only_finite=True, copy=False))
 
 
 def header_of(content: bytes) -> bytes:

@@ -7,6 +7,7 @@ answered so: who adds them up turns the total into standard units. This module a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import Any
@@ -93,10 +94,23 @@ def _stretched_basis(query: Project, precision: np.dtype[Any]) -> Array:
 
 def _memberships(block: Clients, frame: Frame, candidates: Candidates, hard: bool) -> Floats:
     """Give the memberships of a block's clients under each candidate, (m, L)."""
-    models = _models(candidates, frame, block.phi.dtype)
-    mixture = (candidates.log_variance, candidates.log_weight)
-    nobody = np.empty((0, models.shape[1]))
-    return posterior.expect(*_rows(block, frame), models, *mixture, hard, False, nobody)[-2]
+    return _said(block, Expect(frame, candidates, hard=hard, curvature=False))[-1]
+
+
+def _said(block: Clients, query: Expect) -> tuple[Floats, Floats, Floats]:
+    """Give what the kernel says of the candidates of a query to a block, whose rows are looked at in its frame."""
+    candidates, since = query.candidates, query.since
+    models, nobody = _models(candidates, query.frame, block.phi.dtype), np.empty((0, candidates.log_weight.size))
+    return posterior.expect(
+        *_rows(block, query.frame),
+        models,
+        candidates.log_variance,
+        candidates.log_weight,
+        query.hard,
+        query.curvature,
+        np.array(query.informed, np.int64),
+        nobody if since is None else _memberships(block, query.frame, since, query.hard),
+    )
 
 
 @answer.register
@@ -177,31 +191,11 @@ def _local_step(query: LocalStep, clients: Held) -> ModelSum:
 
 @answer.register
 def _expect(query: Expect, clients: Held) -> ExpectNumbers:
-    candidates = query.candidates
-    count, k, _ = candidates.theta.shape
     frame, taken = _looked_at(query.frame)
+    query = query if frame is query.frame else dataclasses.replace(query, frame=frame)
 
     def one(block: Clients) -> ExpectNumbers:
-        block = taken(block)
-        rows, models = _rows(block, frame), _models(candidates, frame, block.phi.dtype)
-        nobody = np.empty((0, count * k))
-        before = nobody if query.since is None else _memberships(block, frame, query.since, query.hard)
-        numbers, membership, losses = posterior.expect(
-            *rows,
-            models,
-            candidates.log_variance,
-            candidates.log_weight,
-            query.hard,
-            query.curvature,
-            before,
-        )
-        q = len(models) + 2
-        missing = np.zeros((len(query.informed), k * (k + 1) // 2, q, q))
-        for c, total in zip(query.informed, missing, strict=True):
-            own = slice(c * k, (c + 1) * k)
-            precision = np.exp(-candidates.log_variance[c])
-            theirs, share, squares = (np.ascontiguousarray(part[:, own]) for part in (models, membership, losses))
-            posterior.add_missing_information(*rows, theirs, share, squares, precision, total)
+        numbers, missing, _ = _said(taken(block), query)
         return ExpectNumbers(numbers, missing)
 
     return summed(one, clients)

@@ -150,6 +150,74 @@ def _take_up(gram: Floats, pile: Array, p: int, height: int) -> None:
 
 
 @compiled
+def _add_missing_information(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    stretch: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    membership: Floats,
+    losses: Floats,
+    precision: Floats,
+    total: Floats,
+) -> None:
+    """Add the covariance of clients' complete scores over the kinds, by pairs of these, to a total.
+
+    models (D, k), membership (m, k), losses (m, k), which are squared residuals -> total (k (k + 1) / 2, q, q). The
+    score s_j of kind j is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks
+    w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its
+    kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
+    """
+    width, k = models.shape
+    q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
+    eights = in_eights(models)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
+    score, active = np.zeros((k, q)), np.empty(k, np.int64)
+    left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
+    height = np.zeros(pairs, np.int64)
+    for i in range(len(offsets) - 1):
+        count = 0
+        for j in range(k):
+            if membership[i, j] * (1.0 - membership[i, j]) > _WAVERING:
+                active[count] = j
+                count += 1
+        if count == 0:
+            continue
+        n_rows = offsets[i + 1] - offsets[i]
+        scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
+        multiply(x[:n_rows], eights, predicted)
+        for j in active[:count]:
+            own = score[j]
+            own[:] = 0.0
+            for row in range(n_rows):
+                residual = precision[j] * ((y[offsets[i] + row] - target_centre) / target_unit - predicted[row, j])
+                for m in range(width):
+                    own[m] += residual * x[row, m]
+            own[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
+            own[width + 1] = 1.0
+        for a in active[:count]:
+            for b in active[:count]:
+                if b < a:
+                    continue
+                weight = membership[i, a] * (1.0 - membership[i, a] if a == b else -membership[i, b])
+                pair = a * (2 * k - a - 1) // 2 + b
+                h = height[pair]
+                for m in range(q):
+                    left[pair, h, m] = weight * score[a, m]
+                    right[pair, h, m] = score[b, m]
+                height[pair] = h + 1
+                if h + 1 == _PAIRS:
+                    add_products(total[pair], left[pair], right[pair], _PAIRS)
+                    height[pair] = 0
+    for pair in range(pairs):
+        if height[pair] > 0:
+            add_products(total[pair], left[pair], right[pair], height[pair])
+
+
+@compiled
 def expect(
     phi: Array,
     y: Floats,
@@ -163,6 +231,7 @@ def expect(
     log_weight: Floats,
     hard: bool,
     curvature: bool,
+    informed: Ints,
     before: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Find memberships under every candidate and sum what they weigh. models (D, L), in the precision of phi.
@@ -172,8 +241,8 @@ def expect(
 
     Gives for each candidate the sums over clients of log likelihood, memberships (k,), n_i times memberships (k,),
     weighted squared residuals (k,), products of memberships (k, k), scores x r (k, D) and, with ``curvature``, packed
-    second moments of x (k, D (D + 1) / 2), all in a row; then, by client, memberships (m, L) and squared residuals
-    (m, L).
+    second moments of x (k, D (D + 1) / 2), all in a row; then, for each ``informed`` candidate, the covariance of
+    clients' scores (k (k + 1) / 2, D + 2, D + 2); and the memberships of each client (m, L).
     """
     width, total = models.shape
     count, k = log_weight.shape
@@ -249,72 +318,14 @@ def expect(
             some = table[c * k : (c + 1) * k].ravel()
             numbers[c, end : end + len(some)] = some
             end += len(some)
-    return numbers, membership[:n_clients], losses[:n_clients]
-
-
-@compiled
-def add_missing_information(
-    phi: Array,
-    y: Floats,
-    offsets: Ints,
-    centre: Array,
-    stretch: Array,
-    target_centre: float,
-    target_unit: float,
-    models: Array,
-    membership: Floats,
-    losses: Floats,
-    precision: Floats,
-    total: Floats,
-) -> None:
-    """Add the covariance of clients' complete scores over the kinds, by pairs of these, to a total.
-
-    models (D, k), membership (m, k), losses (m, k), which are squared residuals -> total (k (k + 1) / 2, q, q). The
-    score s_j of kind j is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks
-    w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its
-    kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
-    """
-    width, k = models.shape
-    q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    eights = in_eights(models)
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
-    score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
-    height = np.zeros(pairs, np.int64)
-    for i in range(len(offsets) - 1):
-        count = 0
-        for j in range(k):
-            if membership[i, j] * (1.0 - membership[i, j]) > _WAVERING:
-                active[count] = j
-                count += 1
-        if count == 0:
-            continue
-        n_rows = offsets[i + 1] - offsets[i]
-        scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
-        multiply(x[:n_rows], eights, predicted)
-        for j in active[:count]:
-            own = score[j]
-            own[:] = 0.0
-            for row in range(n_rows):
-                residual = precision[j] * ((y[offsets[i] + row] - target_centre) / target_unit - predicted[row, j])
-                for m in range(width):
-                    own[m] += residual * x[row, m]
-            own[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
-            own[width + 1] = 1.0
-        for a in active[:count]:
-            for b in active[:count]:
-                if b < a:
-                    continue
-                weight = membership[i, a] * (1.0 - membership[i, a] if a == b else -membership[i, b])
-                pair = a * (2 * k - a - 1) // 2 + b
-                h = height[pair]
-                for m in range(q):
-                    left[pair, h, m] = weight * score[a, m]
-                    right[pair, h, m] = score[b, m]
-                height[pair] = h + 1
-                if h + 1 == _PAIRS:
-                    add_products(total[pair], left[pair], right[pair], _PAIRS)
-                    height[pair] = 0
-    for pair in range(pairs):
-        if height[pair] > 0:
-            add_products(total[pair], left[pair], right[pair], height[pair])
+    missing = np.zeros((len(informed), k * (k + 1) // 2, width + 2, width + 2))
+    for i in range(len(informed)):
+        c = informed[i]
+        own, shares, left = (
+            models[:, c * k : (c + 1) * k].copy(),
+            membership[:, c * k : (c + 1) * k],
+            losses[:, c * k : (c + 1) * k],
+        )
+        units = (centre, stretch, target_centre, target_unit)
+        _add_missing_information(phi, y, offsets, *units, own, shares, left, np.exp(-log_variance[c]), missing[i])
+    return numbers, missing, membership[:n_clients]

@@ -148,7 +148,7 @@ class Site:
             pairs = zip(query.parts, reply.parts, strict=True)
             return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
         of_pairs = isinstance(query, SplitMoments | LeaveOut) or (isinstance(query, PairMoments) and not query.lone)
-        if not of_pairs:
+        if self.min_clients <= 1 or not of_pairs:
             return reply
         rows = pool.asked(who).rows
         paired = int(np.sum(rows >= 2))

@@ -192,25 +192,20 @@ def test_a_site_answers_the_server_only():
 
 
 def test_local_gives_the_fit_of_one_process_and_leaves_nothing_running(table, tmp_path):
-    done = mixfed(
-        "federate", "local", table, "--client", "client", "--target", "y", "--sites", 2, "--clusters", 2,
-        "--kits", tmp_path / "kits", "--json",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-    printed = json.loads(done.stdout)
-    assert printed["largest_difference"] < 1e-9
-    assert not any(parties.processes(open_kit(tmp_path / "kits" / name)) for name in ("server", "site-1", "site-2"))
+    """As in the example in its help, with four sites."""
+    (tmp_path / "clients.parquet").write_bytes(table.read_bytes())
+    done = run([*example(COMMANDS["federate", "local"]), "--kits", "kits", "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["largest_difference"] < 1e-9
+    parties_there = [open_kit(tmp_path / "kits" / name) for name in ("server", *(f"site-{j}" for j in range(1, 5)))]
+    assert not any(map(parties.processes, parties_there))
 
 
-def test_the_examples_in_the_help_run(kits, table, tmp_path):
+def test_the_examples_in_the_help_run(kits, tmp_path):
     """In the folder of the kits, where whoever follows the guide is."""
     there = kits["admin"].path.parent
-    (tmp_path / "clients.parquet").write_bytes(table.read_bytes())
-    for name in ("init", "local"):
-        done = run(example(COMMANDS["federate", name]), tmp_path)
-        assert done.returncode == 0, (name, done.stderr)
-    for name in ("status", "submit", "resume", "down", "up"):
-        done = run(example(COMMANDS["federate", name]), there)
+    for name in ("init", "status", "submit", "resume", "down", "up"):
+        done = run(example(COMMANDS["federate", name]), tmp_path if name == "init" else there)
         assert done.returncode == 0, (name, done.stderr)
         assert done.stdout.strip()
     assert "kinds of client" in (there / "result" / "report.html").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..compiled import one_blas_thread, side_by_side
@@ -30,11 +31,32 @@ class Transport(Protocol):
         """
 
 
+@dataclass
+class _Pace:
+    """How long sites take to work out answers of some length: one after the other (False), or side by side (True)."""
+
+    batches: int = 0
+    best: dict[bool, float] = field(default_factory=lambda: {False: math.inf, True: math.inf})
+    """Seconds for each site, at best: what else the machine does only makes it longer."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the next are to work side by side. Threads are slow at first, so that they are tried twice."""
+        return self.batches in (1, 2) or self.best[True] < self.best[False]
+
+    def learn(self, at_once: bool, seconds: float) -> None:
+        """Take note of a batch."""
+        self.batches += 1
+        self.best[at_once] = min(self.best[at_once], seconds)
+
+
 class InProcess:
     """Sites in this process: for simulations and tests."""
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         self.sites = sites
+        self._paces: dict[int, _Pace] = {}
+        """By the length of answers."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -47,28 +69,27 @@ class InProcess:
         Few may be large, with threads of their own. Answers of many may be so short that threads would only wait for
         each other, or so long that they must not wait.
         """
-        names, step, longest = list(messages), 1, 0
+        names = list(messages)
 
-        def work(begin: int) -> list[Iterator[bytes]]:
-            some = [self.sites[name].stages(messages[name]) for name in names[begin : begin + step]]
-            for site in some:
+        def work(some: Sequence[str]) -> list[Iterator[bytes]]:
+            sites = [self.sites[name].stages(messages[name]) for name in some]
+            for site in sites:
                 next(site)
-            return some
+            return sites
 
-        pace = {True: math.inf, False: math.inf}
-        batch = first = 0
         with one_blas_thread():  # once for all of them
+            answer = b""
+            for name in names[:1]:  # which shows how long answers are
+                answer = self.sites[name].answer(messages[name])
+                yield name, answer
+            pace, room = self._paces.setdefault(len(answer), _Pace()), max(1, _ROOM // max(len(answer), 1))
+            first = 1
             while first < len(names):
-                count = _TRIED if batch < 4 else _TOGETHER
-                # Threads are slow at first: their second batch tells.
-                at_once = batch in (2, 3) or pace[True] < pace[False]
-                if batch == 0 or longest * count > _ROOM:  # the first answer shows how long they are
-                    count, at_once = 1, False
-                begun, step = time.perf_counter(), count // 4 if at_once else count
-                begins = range(first, min(first + count, len(names)), step)
-                found = list(side_by_side(work, begins, level=1)) if at_once else [work(first)]
-                pace[at_once] = (time.perf_counter() - begun) / count
-                answers = [next(site) for some in found for site in some]
-                longest = max(longest, *map(len, answers))
-                yield from zip(names[first : first + count], answers, strict=True)
-                batch, first = batch + 1, first + count
+                batch = names[first : first + min(_TOGETHER if pace.batches > 2 else _TRIED, room)]
+                at_once, begun = pace.at_once, time.perf_counter()
+                step = math.ceil(len(batch) / 4) if at_once else len(batch)
+                parts = [batch[begin : begin + step] for begin in range(0, len(batch), step)]
+                worked = list(side_by_side(work, parts, level=1))
+                pace.learn(at_once, (time.perf_counter() - begun) / len(batch))
+                yield from zip(batch, [next(site) for some in worked for site in some], strict=True)
+                first += len(batch)

@@ -116,23 +116,18 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
 
 @weigh.register
 def _(content: ExpectNumbers, query: Expect, asked: Asked) -> None:
-    candidates, sizes = query.candidates, _sizes(query.candidates)
-    _, k, _ = candidates.theta.shape
-    width = query.frame.width
-    length = 1 + k * (3 + k + width + query.curvature * (width * (width + 1) // 2))
+    length, log_variance, sizes, width, curved = _known(query)
     if content.numbers.shape[1] != length:
         raise MessageError(f"{content.numbers.shape[1]} numbers about a candidate, not {length}")
-    looked_at = query.curvature and query.since is None
-    bounds = map(float, (asked.clients, *asked.rows, asked.most))
-    if _can_be(content.numbers, candidates.log_variance, sizes, width, looked_at, *bounds):
+    if _can_be(content.numbers, log_variance, sizes, width, curved, asked.clients, *asked.rows, asked.most):
         return
     # Why not?
-    said = content.named(k, width)
+    said = content.named(sizes.shape[1], width)
     _expect_parts("clients", said.clients, (asked.clients, asked.clients))
     _expect_parts("rows", said.rows, asked.rows)
     _expect("squares", said.squares / sizes, (0, asked.most))
-    _expect_likelihood(said.likelihood, said.rows, candidates.log_variance)
-    if looked_at:
+    _expect_likelihood(said.likelihood, said.rows, log_variance)
+    if curved:
         _expect_moments(said.gram, said.score, said.squares, asked.most)
 
 
@@ -182,6 +177,19 @@ def _beyond(low: float, high: float, total: float, rows: float) -> bool:
 
 
 @lru_cache(maxsize=1)
+def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
+    """Say what is known of all answers to a query.
+
+    How many numbers there are about a candidate, its kinds' log variances and sizes (C, k), columns, and whether second
+    moments are there to be looked at.
+    """
+    k, width = query.candidates.theta.shape[1], query.frame.width
+    length = 1 + k * (3 + k + width + query.curvature * (width * (width + 1) // 2))
+    curved = query.curvature and query.since is None
+    return length, query.candidates.log_variance, _sizes(query.candidates), width, curved
+
+
+@lru_cache(maxsize=1)
 def _sizes(candidates: Candidates) -> Floats:
     """Say how large squared residuals may be on average, (C, k): once for all who are asked the same."""
     # Pooled residuals have squares of 1 on average, and so have features; models add to them.
@@ -203,9 +211,9 @@ def _can_be(
     sizes: Floats,
     width: int,
     curved: bool,
-    n_clients: float,
-    least_rows: float,
-    most_rows: float,
+    n_clients: int,
+    least_rows: int,
+    most_rows: int,
     most: float,
 ) -> bool:
     """Say at one go whether the numbers of an `ExpectNumbers` can be true; second moments only if ``curved``."""

@@ -176,7 +176,7 @@ def _beyond(low: float, high: float, total: float, rows: float) -> bool:
     return not rows * low - slack <= total <= rows * high + slack
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
     """Say what is known of all answers to a query.
 
@@ -189,7 +189,7 @@ def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
     return length, query.candidates.log_variance, _sizes(query.candidates), width, curved
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _sizes(candidates: Candidates) -> Floats:
     """Say how large squared residuals may be on average, (C, k): once for all who are asked the same."""
     # Pooled residuals have squares of 1 on average, and so have features; models add to them.

@@ -91,11 +91,11 @@ class Site:
             # A question that is asked again, because the answer came late or got lost, is not worked out again.
             known, packed = self._last
             answer = self._answer(content) if content != known else None
-            yield b""
-            if answer is not None:
-                packed = pack(answer)
-                if answer.clients >= 0:  # what failed may do better the next time
-                    self._last = content, packed
+        yield b""
+        if answer is not None:
+            packed = pack(answer)
+            if answer.clients >= 0:  # what failed may do better the next time
+                self._last = content, packed
         yield packed
 
     def _answer(self, content: bytes) -> Answer:

@@ -150,7 +150,7 @@ def check_query(query: Any, columns: int) -> Mapping[str, int]:
     return _sizes(query, columns)
 
 
-@lru_cache(maxsize=1)  # for sites in one process that are asked the same
+@lru_cache(maxsize=16)  # for sites in one process that are asked the same, several queries at once
 def _sizes(query: Query[Any, Any] | Each[Any], columns: int) -> Mapping[str, int]:
     sizes = {"D": columns}
     if isinstance(query, Together):  # in which a letter of one query has nothing to do with that of another

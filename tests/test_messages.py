@@ -88,3 +88,28 @@ def test_numbers_that_are_not_finite_are_found_wherever_they_are(bad, place):
     decode(content, KINDS)
     with pytest.raises(MessageError, match="not finite"):
         decode(content, KINDS, only_finite=True)
+
+
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 7, 40])
+def test_one_number_that_is_not_finite_is_found_and_large_ones_are_not_taken_for_it(precision, bad, place):
+    numbers = np.full(41, np.finfo(precision).max)
+    numbers[::2] *= -1
+    np.testing.assert_array_equal(decode(encode(numbers), only_finite=True), numbers)
+    numbers[place] = bad
+    with pytest.raises(MessageError, match="not finite"):
+        decode(encode(numbers), only_finite=True)
+
+
+def test_arrays_are_copies_or_the_bytes_themselves():
+    content = encode(np.arange(5.0))
+    assert decode(content).flags.writeable
+    whole = decode(content, copy=False)
+    assert not whole.flags.writeable
+    assert whole.flags.aligned
+    size = int.from_bytes(content[:8], "little")
+    longer = (size + 1).to_bytes(8, "little") + content[8 : 8 + size] + b" " + content[8 + size :]
+    np.testing.assert_array_equal(decode(longer), whole)
+    with pytest.raises(MessageError, match="numbers that begin at byte"):
+        decode(longer, copy=False)

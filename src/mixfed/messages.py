@@ -78,6 +78,8 @@ def decode(
         over = len(content) - begin - layout.size
         if over:
             raise MessageError("an array is cut off" if over < 0 else f"{over} bytes too many")
+        if begin % _WORD and not copy:
+            raise MessageError(f"numbers that begin at byte {begin}, not at a multiple of {_WORD}")
         values, begin = (bytearray(memoryview(content)[begin:]), 0) if copy else (content, begin)
         if only_finite:
             for dtype, count, place in layout.floats:

@@ -35,7 +35,7 @@ from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
 from .data import Clients
 from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
-from .exchange import ModelSum, Replies, Together
+from .exchange import ASKED_AT_ONCE, ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
 from .symmetric import packed, unpacked
@@ -46,17 +46,12 @@ def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Arr
     return block.phi, block.y, block.offsets, *_units(frame, block.phi.dtype)
 
 
-# Blocks of clients, and sites in one process, are asked the same: what follows from a question is worked out once.
-_ASKED_AT_ONCE = 16
-"""Queries of an exchange for which that is kept: candidates for several numbers of kinds are asked about together."""
-
-
-@lru_cache(maxsize=_ASKED_AT_ONCE)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _units(frame: Frame, precision: np.dtype[Any]) -> tuple[Array, Array, float, float]:
     return frame.centre.astype(precision), frame.stretch.astype(precision), frame.target_centre, frame.scale
 
 
-@lru_cache(maxsize=_ASKED_AT_ONCE)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _looked_at(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
     """Give the frame in which to look at rows, and what takes them there: into standard units, if they are narrow."""
     if not frame.narrow:
@@ -69,19 +64,19 @@ def _looked_at(frame: Frame) -> tuple[Frame, Callable[[Clients], Clients]]:
     return Frame.plain(frame.dim), take
 
 
-@lru_cache(maxsize=_ASKED_AT_ONCE)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _pooled(frame: Frame, precision: np.dtype[Any]) -> Array:
     """Give the pooled model, which is 0 in standard units, as the kernels take models, (D, 1)."""
     return np.ascontiguousarray(frame.models(np.zeros((1, frame.dim))), dtype=precision)
 
 
-@lru_cache(maxsize=_ASKED_AT_ONCE)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _models(candidates: Candidates, frame: Frame, precision: np.dtype[Any]) -> Array:
     """Give the models of all candidates, one behind another, as the kernels take them, (D, L)."""
     return np.ascontiguousarray(frame.models(candidates.theta.reshape(-1, frame.dim)), dtype=precision)
 
 
-@lru_cache(maxsize=_ASKED_AT_ONCE)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _identity(frame: Frame) -> Floats:
     """Give the identity of z as a packed matrix of x."""
     back = np.linalg.pinv(frame.whiten)

@@ -251,6 +251,11 @@ class ExpectNumbers:
             own += more
         return self
 
+    @staticmethod
+    def length(k: int, width: int, curvature: bool) -> int:
+        """Say how many numbers there are about a mixture of k models with so many columns (w)."""
+        return 1 + k * (3 + k + width + curvature * (width * (width + 1) // 2))
+
     def named(self, k: int, width: int) -> ExpectSum:
         """Tell the numbers apart, for mixtures of k models with so many columns (w)."""
         count = len(self.numbers)

@@ -41,10 +41,7 @@ S = TypeVar("S", bound=Sum)
 
 def over_blocks(one: Callable[[Clients], T], clients: Held) -> Iterator[T]:
     """Say what ``one`` says of each block of the clients, on all cores, in order."""
-    blocks = clients.blocks
-    if len(blocks) == 1:  # as with most sites
-        return iter([one(clients.block(*blocks[0]))])
-    return side_by_side(lambda edges: one(clients.block(*edges)), blocks)
+    return side_by_side(lambda edges: one(clients.block(*edges)), clients.blocks)
 
 
 def summed(one: Callable[[Clients], S], clients: Held) -> S:

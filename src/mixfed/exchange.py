@@ -285,6 +285,11 @@ class Replies:
         return Replies(tuple(a + b for a, b in zip(self.parts, other.parts, strict=True)))
 
 
+ASKED_AT_ONCE = 16
+"""Queries of an exchange for which it is kept what follows from them: blocks of clients, and sites in one process, are
+asked the same."""
+
+
 @dataclass(frozen=True, eq=False)
 class Together(Query[Replies, Replies]):
     """Ask several queries in one exchange."""

@@ -123,8 +123,6 @@ class LocalPool:
 
         blocks = cut(offsets_of(self.clients.rows[who]), self.dim)
         with one_blas_thread():
-            if len(blocks) == 1:  # as with most sites
-                return cast(R, answer_each(query, self.clients.subset(who)))
             return joined(list(side_by_side(some, blocks)))
 
     def asked(self, who: Who) -> Held:

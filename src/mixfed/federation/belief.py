@@ -16,7 +16,7 @@ from ..arrays import Array, Bools, Floats, Ints
 from ..candidates import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
 from ..compiled import compiled
 from ..deviations import Deviate, DeviateSum, LeftOutSum
-from ..exchange import AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
+from ..exchange import ASKED_AT_ONCE, AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
 from ..messages import MessageError
 from ..symmetric import places
 from .wire import Enrolled
@@ -176,7 +176,7 @@ def _beyond(low: float, high: float, total: float, rows: float) -> bool:
     return not rows * low - slack <= total <= rows * high + slack
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
     """Say what is known of all answers to a query.
 
@@ -184,12 +184,12 @@ def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
     moments are there to be looked at.
     """
     k, width = query.candidates.theta.shape[1], query.frame.width
-    length = 1 + k * (3 + k + width + query.curvature * (width * (width + 1) // 2))
+    length = ExpectNumbers.length(k, width, query.curvature)
     curved = query.curvature and query.since is None
     return length, query.candidates.log_variance, _sizes(query.candidates), width, curved
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _sizes(candidates: Candidates) -> Floats:
     """Say how large squared residuals may be on average, (C, k): once for all who are asked the same."""
     # Pooled residuals have squares of 1 on average, and so have features; models add to them.

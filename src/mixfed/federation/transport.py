@@ -14,7 +14,7 @@ from .site import Site
 _TRIED, _TOGETHER, _ROOM = 32, 128, 1 << 26
 """Sites in one process whose answers are ready before one is read, while it is tried how to ask them and then, and
 bytes that these may have. What is done many times in a row stays in a core's caches. And Python runs one thread at a
-time, only compiled sums are done side by side: who reads while others answer waits for them at every step."""
+time, only compiled sums are done side by side: who packs or reads while others work waits for them at every step."""
 
 
 class Transport(Protocol):

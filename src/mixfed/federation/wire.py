@@ -18,7 +18,7 @@ from .. import messages
 from ..arrays import Bytes, Ints, Keys
 from ..candidates import Expect, PairMoments, SplitMoments
 from ..deviations import Deviate
-from ..exchange import Each, Query, Replies, Together
+from ..exchange import ASKED_AT_ONCE, Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
@@ -150,7 +150,7 @@ def check_query(query: Any, columns: int) -> Mapping[str, int]:
     return _sizes(query, columns)
 
 
-@lru_cache(maxsize=16)  # for sites in one process that are asked the same, several queries at once
+@lru_cache(maxsize=ASKED_AT_ONCE)
 def _sizes(query: Query[Any, Any] | Each[Any], columns: int) -> Mapping[str, int]:
     sizes = {"D": columns}
     if isinstance(query, Together):  # in which a letter of one query has nothing to do with that of another

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import draws, kernels, moments
+from . import draws, kernels, local, moments
 from .arrays import Array, Floats, Ints
 from .compiled import one_blas_thread, side_by_side
 from .data import Clients
@@ -203,8 +203,8 @@ def _mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats,
 def update_arguments(update: Update | None) -> tuple[int, float, int]:
     """Give the kernels' code, step and number of local steps of an update; without one nothing moves."""
     if update is None:
-        return kernels.FEDAVG, 0.0, 0
-    kind = kernels.FEDPROX if isinstance(update, FedProx) else kernels.FEDAVG
+        return local.FEDAVG, 0.0, 0
+    kind = local.FEDPROX if isinstance(update, FedProx) else local.FEDAVG
     return kind, float(update.step), update.local_steps
 
 

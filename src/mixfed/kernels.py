@@ -14,11 +14,11 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
 from .lanes import LANES, doubled, read, write, zeros
-from .losses import slope, value
-from .products import SPARE, in_eights, multiply
+from .local import room_to_update, row_weights
+from .losses import value
+from .products import ROOM, add_rows, in_words, lined, multiply, room_for, with_room
 
-FEDAVG, FEDPROX = 0, 1
-TILE = 512
+TILE = 1024
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
 
 
@@ -40,56 +40,80 @@ def most_rows(offsets: Ints) -> int:
     return most
 
 
-@compiled
-def tile_losses(code: int, y: Array, predicted: Array, offsets: Ints, begin: int, end: int, out: Array) -> None:
-    """Loss of each client of a tile under each model. y (n,), predicted (n, k) -> out (c, k), both with lanes to spare.
+_SORTED = 64
+"""Clients of more rows are not put in order."""
 
-    What is written beyond the k of a client is the next one's, which comes later.
+
+@compiled
+def by_rows(offsets: Ints, begin: int, end: int, who: Ints, starts: Ints, sizes: Ints) -> None:
+    """Put the clients ``begin:end`` of a tile in the order of how many rows they have, all with many as equals.
+
+    So loops over their rows are as long as the one before, mostly, and the processor foresees where they end. Gives
+    their places in the tile, where their rows start there, and how many these are, (c,) each.
     """
-    first = offsets[begin]
-    for i in range(end - begin):
+    places = np.zeros(_SORTED + 2, np.int64)
+    for i in range(begin, end):
+        places[min(offsets[i + 1] - offsets[i], _SORTED) + 1] += 1
+    for rows in range(1, _SORTED + 1):
+        places[rows] += places[rows - 1]
+    for i in range(begin, end):
+        rows = offsets[i + 1] - offsets[i]
+        place = places[min(rows, _SORTED)]
+        places[min(rows, _SORTED)] = place + 1
+        who[place], starts[place], sizes[place] = i - begin, offsets[i] - offsets[begin], rows
+
+
+@compiled
+def tile_losses(
+    code: int, y: Array, predicted: Array, starts: Ints, sizes: Ints, out: Array, places: Ints
+) -> None:
+    """Loss of each client of a tile under each model. y (1, n), predicted (n, E) -> rows ``places`` of out (., E)."""
+    for i in range(len(sizes)):
         for j in range(0, predicted.shape[1], LANES):
             total = zeros()
-            for row in range(offsets[begin + i] - first, offsets[begin + i + 1] - first):
-                total += value(code, y[row], doubled(read(predicted, row, j)))
-            write(out, i, j, total)
+            for row in range(starts[i], starts[i] + sizes[i]):
+                total += value(code, y[0, row], doubled(read(predicted, row, j)))
+            write(out, places[i], j, total)
 
 
 @compiled
-def _tile_memberships(
-    losses: Floats,
-    offsets: Ints,
-    begin: int,
-    end: int,
-    log_weights: Floats,
-    noise: Floats,
-    hard: bool,
-    out: Floats,
-    labels: Ints,
+def _tile_labels(
+    losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, labels: Ints
 ) -> float:
-    """Turn the losses (c, k) of a tile's clients into memberships out (c, k); give their log likelihood.
+    """Find the model of least loss for each client of a tile, the first of equals; give their log likelihood.
 
-    Soft: the posterior under mixing weights and noise. Hard: one at the least loss, the first of equals.
+    losses (c, E) -> labels (c,).
     """
     k = len(noise)
     log_noise, precision = np.log(noise), 1.0 / (noise * noise)
     likelihood = 0.0
-    for i in range(end - begin):
-        n_rows = offsets[begin + i + 1] - offsets[begin + i]
-        best, least, top = 0, losses[i, 0], -np.inf
+    for i in range(len(sizes)):
+        n_rows = sizes[i]
+        best, least, top = 0, losses[i, 0], log_weights[0] - n_rows * log_noise[0] - losses[i, 0] * precision[0]
+        for j in range(1, k):
+            best = j if losses[i, j] < least else best
+            least = min(least, losses[i, j])
+            top = max(top, log_weights[j] - n_rows * log_noise[j] - losses[i, j] * precision[j])
+        labels[i] = best
+        likelihood += top
+    return likelihood
+
+
+@compiled
+def _tile_memberships(
+    losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, out: Floats
+) -> float:
+    """Turn the losses (c, E) of a tile's clients into the posterior out (c, E); give their log likelihood."""
+    k = len(noise)
+    log_noise, precision = np.log(noise), 1.0 / (noise * noise)
+    likelihood = 0.0
+    for i in range(len(sizes)):
+        n_rows = sizes[i]
+        top = -np.inf
         for j in range(k):
             score = log_weights[j] - n_rows * log_noise[j] - losses[i, j] * precision[j]
             out[i, j] = score
             top = max(top, score)
-            if losses[i, j] < least:
-                best, least = j, losses[i, j]
-        if hard:
-            for j in range(k):
-                out[i, j] = 0.0
-            out[i, best] = 1.0
-            labels[i] = best
-            likelihood += top
-            continue
         whole = 0.0
         for j in range(k):
             share = np.exp(out[i, j] - top)
@@ -102,151 +126,18 @@ def _tile_memberships(
 
 
 @inlined
-def _add_averaged(
-    code: int,
-    phi: Array,
-    y: Array,
-    predicted: Array,
-    j: int,
-    begin: int,
-    end: int,
-    rate: float,
-    local_steps: int,
-    gradient: Array,
-    shift: Array,
-    total: Array,
-) -> None:
-    """Take gradient steps on one client's copy of model j and add c times its shift to total (k, d).
-
-    The client's are rows ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k); gradient (d,) and shift
-    (d,) are to work with.
-    """
-    dim, none, n_rows = phi.shape[1], phi.dtype.type(0), phi.dtype.type(end - begin)
-    for m in range(dim):
-        shift[m] = 0
-    for step in range(local_steps):
-        for m in range(dim):
-            gradient[m] = shift[m]
-        for row in range(begin, end, 2):  # two at a time: half as often to the gradient and back
-            other = min(row + 1, end - 1)
-            first, second = predicted[row, j], predicted[other, j]
-            if step > 0:
-                for m in range(dim):
-                    first += phi[row, m] * shift[m]
-                    second += phi[other, m] * shift[m]
-            fall = rate * slope(code, y[row], first)
-            rest = rate * slope(code, y[other], second) if other > row else none
-            for m in range(dim):
-                gradient[m] += fall * phi[row, m] + rest * phi[other, m]
-        for m in range(dim):
-            shift[m] = gradient[m]
-    for m in range(dim):
-        total[j, m] += n_rows * shift[m]
-
-
-@inlined
-def _inner_products(phi: Array, begin: int, end: int, out: Array) -> int:
-    """Write X X^T or X^T X of one client, whichever is smaller, in the lower half of a corner of out (d, d).
-
-    phi (n, d). Gives the size of the corner.
-    """
-    n_rows, dim = end - begin, phi.shape[1]
-    if n_rows > dim:
-        np.dot(phi[begin:end].T, phi[begin:end], out)
-        return int(dim)
-    for row in range(begin, end, 2):  # two rows with two others: half as often to memory, and no wait for the last sum
-        below = min(row + 1, end - 1)
-        for other in range(begin, row + 1, 2):
-            beside = min(other + 1, end - 1)
-            first = second = third = fourth = out.dtype.type(0)
-            for m in range(dim):
-                first += phi[row, m] * phi[other, m]
-                second += phi[row, m] * phi[beside, m]
-                third += phi[below, m] * phi[other, m]
-                fourth += phi[below, m] * phi[beside, m]
-            out[row - begin, other - begin] = first
-            out[row - begin, beside - begin] = second
-            out[below - begin, other - begin] = third
-            out[below - begin, beside - begin] = fourth
-    return int(n_rows)
-
-
-@inlined
-def _add_proximal(
-    phi: Array,
-    y: Array,
-    predicted: Array,
-    j: int,
-    begin: int,
-    end: int,
-    rate: float,
-    products: Array,
-    size: int,
-    factor: Array,
-    solution: Array,
-    total: Array,
-) -> None:
-    """Take one proximal step on one client's copy of model j and add c times its shift to total (k, d).
-
-    (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved. The client's are rows
-    ``begin:end``, c of them, of phi (n, d), y (n,) and predicted (n, k), and a corner (size, size) of products (d, d);
-    factor (d, d) and solution (d,) are to work with.
-    """
-    dim, n_rows = phi.shape[1], phi.dtype.type(end - begin)
-    few = end - begin <= dim
-    if few:
-        for row in range(begin, end):
-            solution[row - begin] = rate * (y[row] - predicted[row, j])
-    else:
-        solution[:] = 0
-        for row in range(begin, end):
-            residual = rate * (y[row] - predicted[row, j])
-            for m in range(dim):
-                solution[m] += residual * phi[row, m]
-    _solve(products, size, rate, factor, solution)
-    if few:
-        for row in range(begin, end):
-            weight = n_rows * solution[row - begin]
-            for m in range(dim):
-                total[j, m] += weight * phi[row, m]
-    else:
-        for m in range(dim):
-            total[j, m] += n_rows * solution[m]
-
-
-@inlined
-def _solve(products: Array, size: int, rate: float, factor: Array, solution: Array) -> None:
-    """Solve (I + rate products) x = solution in place, by Cholesky. products (n, n), lower half; solution (n,)."""
-    one = products.dtype.type(1)
-    for row in range(0, size, 2):  # two at a time, as above
-        below = min(row + 1, size - 1)
-        for other in range(row):
-            upper, lower = rate * products[row, other], rate * products[below, other]
-            for m in range(other):
-                upper -= factor[row, m] * factor[other, m]
-                lower -= factor[below, m] * factor[other, m]
-            factor[row, other] = upper * factor[other, other]
-            factor[below, other] = lower * factor[other, other]
-        upper, lower = one + rate * products[row, row], one + rate * products[below, below]
-        between = rate * products[below, row]
-        for m in range(row):
-            upper -= factor[row, m] * factor[row, m]
-            between -= factor[row, m] * factor[below, m]
-            lower -= factor[below, m] * factor[below, m]
-        factor[row, row] = one / np.sqrt(upper)  # the diagonal is kept as its inverse
-        if below > row:
-            factor[below, row] = between * factor[row, row]
-            factor[below, below] = one / np.sqrt(lower - factor[below, row] * factor[below, row])
-    for row in range(size):
-        total = solution[row]
-        for m in range(row):
-            total -= factor[row, m] * solution[m]
-        solution[row] = total * factor[row, row]
-    for row in range(size - 1, -1, -1):  # along rows of the factor, too: down its columns is slower
-        own = solution[row] * factor[row, row]
-        solution[row] = own
-        for m in range(row):
-            solution[m] -= factor[row, m] * own
+def _by_label(labels: Ints, starts: Ints, sizes: Ints, begins: Ints, order: Ints) -> None:
+    """Order the rows of a tile by their clients' labels (c,). -> order (n,); label j's are begins[j]:begins[j + 1]."""
+    begins[:] = 0
+    for i in range(len(sizes)):
+        begins[labels[i] + 2] += sizes[i]
+    for j in range(2, len(begins)):
+        begins[j] += begins[j - 1]
+    for i in range(len(sizes)):
+        place = begins[labels[i] + 1]
+        for row in range(sizes[i]):
+            order[place + row] = starts[i] + row
+        begins[labels[i] + 1] = place + sizes[i]
 
 
 @compiled
@@ -269,49 +160,72 @@ def refine(
     membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
     """
     dim, k = theta.shape
-    number, models = phi.dtype.type, in_eights(theta)
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    most = most_rows(offsets)
-    predicted, targets = np.empty((most + SPARE, models.shape[1]), phi.dtype), np.empty(most, phi.dtype)
-    losses, membership = np.empty((most + LANES, k)), np.empty((most, k))
-    labels = np.zeros(most, np.int64)
-    total, gradient, own = np.zeros((k, dim), phi.dtype), np.empty(dim, phi.dtype), np.empty(dim, phi.dtype)
-    products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
-    begin, size = 0, 0
+    size, models = most_rows(offsets), in_words(theta)
+    held, predicted, targets = np.zeros((size + ROOM, dim), phi.dtype), room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
+    losses, membership = np.empty((size, predicted.shape[1])), np.ones((size, predicted.shape[1]))
+    weight, total = np.zeros((1 if hard else k, size), phi.dtype), lined(k, dim, phi)
+    who, starts, sizes, labels, order = (
+        np.arange(size),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.arange(size),
+    )
+    places, begins, room = np.arange(size), np.zeros(k + 2, np.int64), room_to_update(size, dim, phi)
+    begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
-        first, rows = offsets[begin], offsets[end] - offsets[begin]
-        x = phi[first : first + rows]
-        multiply(x, models, predicted)
+        first, rows, count = offsets[begin], offsets[end] - offsets[begin], end - begin
+        by_rows(offsets, begin, end, who, starts, sizes)
+        x = with_room(phi, first, first + rows, held)
         for row in range(rows):
-            targets[row] = y[first + row]
-        tile_losses(code, targets, predicted, offsets, begin, end, losses)
-        likelihood += _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, membership, labels)
-        for i in range(end - begin):
-            a, b = offsets[begin + i] - first, offsets[begin + i + 1] - first
-            if update == FEDPROX:
-                size = _inner_products(x, a, b, products)
-            for j in range(labels[i] if hard else 0, labels[i] + 1 if hard else k):
-                share = membership[i, j]
-                if share == 0.0:
-                    continue
-                mass[j] += (b - a) * share
-                clients[j] += share
-                loss[j] += share * losses[i, j]
-                rate = number(step * share / (b - a))
-                if update == FEDPROX:
-                    _add_proximal(x, targets, predicted, j, a, b, rate, products, size, factor, own, total)
-                elif local_steps == 1:  # which is done before a call has begun
-                    for row in range(a, b):
-                        fall = number(step * share) * slope(code, targets[row], predicted[row, j])
-                        for m in range(dim):
-                            total[j, m] += fall * x[row, m]
-                elif local_steps > 1:
-                    _add_averaged(code, x, targets, predicted, j, a, b, rate, local_steps, gradient, own, total)
-        for j in range(k):
-            for m in range(dim):
-                shift[j, m] += total[j, m]
-                total[j, m] = 0
+            targets[0, row] = y[first + row]
+        multiply(x, rows, models, predicted)
+        tile_losses(code, targets, predicted, starts[:count], sizes[:count], losses, places)
+        if hard:
+            likelihood += _tile_labels(losses, sizes[:count], log_weights, noise, labels)
+            for i in range(count):
+                j = labels[i]
+                mass[j] += sizes[i]
+                clients[j] += 1.0
+                loss[j] += losses[i, j]
+        else:
+            likelihood += _tile_memberships(losses, sizes[:count], log_weights, noise, membership)
+            for i in range(count):
+                for j in range(k):
+                    mass[j] += sizes[i] * membership[i, j]
+                    clients[j] += membership[i, j]
+                    loss[j] += membership[i, j] * losses[i, j]
+        if local_steps > 0:
+            row_weights(
+                code,
+                update,
+                step,
+                local_steps,
+                x,
+                targets,
+                predicted,
+                starts[:count],
+                sizes[:count],
+                labels,
+                membership,
+                weight,
+                total,
+                labels,
+                room,
+            )
+            if hard:
+                _by_label(labels, starts[:count], sizes[:count], begins, order)
+                for j in range(k):
+                    add_rows(total, j, x, order, weight, 0, begins[j], begins[j + 1])
+            else:
+                for j in range(k):
+                    add_rows(total, j, x, order, weight, j, 0, rows)
+            for j in range(k):
+                for m in range(dim):
+                    shift[j, m] += total[j, m]
+                    total[j, m] = 0
         begin = end
     return shift, mass, clients, loss, likelihood
 
@@ -321,18 +235,24 @@ def memberships(
     phi: Array, y: Floats, offsets: Ints, theta: Array, log_weights: Floats, noise: Floats, hard: bool, code: int
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
-    size, k, models = most_rows(offsets), theta.shape[1], in_eights(theta)
-    predicted, losses = np.empty((size + SPARE, models.shape[1]), phi.dtype), np.empty((size + LANES, k))
-    targets = np.empty(size, phi.dtype)
-    out, labels = np.empty((len(offsets) - 1, k)), np.empty(size, np.int64)
+    size, k, models = most_rows(offsets), theta.shape[1], in_words(theta)
+    held, predicted, targets = np.zeros((size + ROOM, len(theta)), phi.dtype), room_for(size, models), np.empty((1, size), phi.dtype)
+    losses, labels, places = np.empty((size, predicted.shape[1])), np.empty(size, np.int64), np.arange(size)
+    out = np.zeros((len(offsets) - 1, k))
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, rows = offsets[begin], offsets[end] - offsets[begin]
-        multiply(phi[first : first + rows], models, predicted)
-        targets[:rows] = y[first : first + rows]
-        tile_losses(code, targets, predicted, offsets, begin, end, losses)
-        _tile_memberships(losses, offsets, begin, end, log_weights, noise, hard, out[begin:end], labels)
+        starts, sizes = offsets[begin:end] - first, offsets[begin + 1 : end + 1] - offsets[begin:end]
+        multiply(with_room(phi, first, first + rows, held), rows, models, predicted)
+        targets[0, :rows] = y[first : first + rows]
+        tile_losses(code, targets, predicted, starts, sizes, losses, places)
+        if hard:
+            _tile_labels(losses, sizes, log_weights, noise, labels)
+            for i in range(begin, end):
+                out[i, labels[i - begin]] = 1.0
+        else:
+            _tile_memberships(losses, sizes, log_weights, noise, out[begin:end])
         begin = end
     return out
 
@@ -350,28 +270,40 @@ def own_models(
     local_steps: int,
 ) -> Floats:
     """Give the clients' own copies of their kinds' models after a local update. membership (c, k) -> (c, d)."""
-    dim = phi.shape[1]
-    number = phi.dtype.type
-    own, targets = np.empty((len(offsets) - 1, dim)), y.astype(phi.dtype)
-    total, gradient, spare = (
-        np.zeros((theta.shape[1], dim), phi.dtype),
-        np.empty(dim, phi.dtype),
-        np.empty(dim, phi.dtype),
+    dim, n_clients, models = phi.shape[1], len(offsets) - 1, in_words(theta)
+    x = with_room(phi, 0, len(phi), np.zeros((len(phi) + ROOM, dim), phi.dtype))
+    predicted = room_for(len(phi), models)
+    targets, weight = np.zeros((1, len(phi) + LANES), phi.dtype), np.zeros((1, len(phi)), phi.dtype)
+    who, starts, sizes = np.empty(n_clients, np.int64), np.empty(n_clients, np.int64), np.empty(n_clients, np.int64)
+    by_rows(offsets, 0, n_clients, who, starts, sizes)
+    multiply(x, len(phi), models, predicted)
+    targets[0, : len(phi)] = y
+    shares = membership[who]
+    labels = np.array([np.argmax(shares[i]) for i in range(n_clients)])
+    shift, order = lined(n_clients, dim, phi), np.arange(len(phi))
+    room = room_to_update(len(phi), x.shape[1], phi)
+    row_weights(
+        code,
+        update,
+        step,
+        local_steps,
+        x,
+        targets,
+        predicted,
+        starts,
+        sizes,
+        labels,
+        shares,
+        weight,
+        shift,
+        np.arange(n_clients),
+        room,
     )
-    products, factor = np.empty((dim, dim), phi.dtype), np.empty((dim, dim), phi.dtype)
-    predicted = np.dot(phi, theta)
-    for i in range(len(own)):
-        a, b = offsets[i], offsets[i + 1]
-        j = int(np.argmax(membership[i]))
-        rate = number(step * membership[i, j] / (b - a))
-        if update == FEDPROX:
-            size = _inner_products(phi, a, b, products)
-            _add_proximal(phi, targets, predicted, j, a, b, rate, products, size, factor, spare, total)
-        else:
-            _add_averaged(code, phi, targets, predicted, j, a, b, rate, local_steps, gradient, spare, total)
+    own = np.empty((n_clients, dim))
+    for i in range(n_clients):
+        add_rows(shift, i, x, order, weight, 0, starts[i], starts[i] + sizes[i])
         for m in range(dim):
-            own[i, m] = theta[m, j] + total[j, m] / (b - a)
-            total[j, m] = 0
+            own[who[i], m] = theta[m, labels[i]] + shift[i, m] / sizes[i]
     return own
 
 
@@ -379,11 +311,10 @@ def own_models(
 def peak(phi: Array, offsets: Ints) -> float:
     """Give the largest |X_i|^2 / n_i of any client, the norm being the spectral one."""
     dim = phi.shape[1]
-    products = np.zeros((dim, dim), phi.dtype)
     most = 0.0
     for i in range(len(offsets) - 1):
         a, b = offsets[i], offsets[i + 1]
-        size = _inner_products(phi, a, b, products)
-        corner = np.ascontiguousarray(products[:size, :size])  # of which eigvalsh reads the lower half
-        most = max(most, np.linalg.eigvalsh(corner)[-1] / (b - a))
+        own = phi[a:b]
+        products = np.dot(own, own.T) if b - a <= dim else np.dot(own.T, own)
+        most = max(most, np.linalg.eigvalsh(products)[-1] / (b - a))
     return most

@@ -14,10 +14,10 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
 from .kernels import most_rows, tile_end, tile_losses
-from .lanes import LANES, read, write, zeros
+from .lanes import LANES, LINE, read, read_line, write, write_line, zeros
 from .losses import SQUARED
 from .moments import scale_rows
-from .products import SPARE, add_products, add_squares, in_eights, multiply
+from .products import ROOM, add_products, add_squares, in_words, lined, multiply, room_for
 
 _PILE = 768
 """Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a
@@ -141,12 +141,12 @@ def _add_shares(
 
 
 @compiled
-def _take_up(gram: Floats, pile: Array, p: int, height: int) -> None:
-    """Add the second moments of a pile (rows, D) to those of its kind (L, D (D + 1) / 2), or take them away."""
+def _take_up(gram: Floats, pile: Array, width: int, p: int, height: int) -> None:
+    """Add the second moments of a pile, `lined`, to those of its kind (L, D (D + 1) / 2), or take them away."""
     if p < len(gram):
-        add_squares(gram[p], pile[p], height, 1.0)
+        add_squares(gram[p], pile, width, height, 1.0)
     else:
-        add_squares(gram[p - len(gram)], pile[p], height, -1.0)
+        add_squares(gram[p - len(gram)], pile, width, height, -1.0)
 
 
 @compiled
@@ -173,10 +173,10 @@ def _add_missing_information(
     """
     width, k = models.shape
     q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    eights = in_eights(models)
-    x, predicted = np.empty((size, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
+    words = in_words(models)
+    x, predicted = lined(size, width, phi), room_for(size, words)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    left, right = np.empty((pairs, _PAIRS + LANES, q)), np.empty((pairs, _PAIRS + LANES, q))
+    left, right = np.empty((pairs, _PAIRS + ROOM, q)), lined(pairs * (_PAIRS + ROOM), q, total)
     height = np.zeros(pairs, np.int64)
     for i in range(len(offsets) - 1):
         count = 0
@@ -188,7 +188,7 @@ def _add_missing_information(
             continue
         n_rows = offsets[i + 1] - offsets[i]
         scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
-        multiply(x[:n_rows], eights, predicted)
+        multiply(x, n_rows, words, predicted)
         for j in active[:count]:
             own = score[j]
             own[:] = 0.0
@@ -207,14 +207,14 @@ def _add_missing_information(
                 h = height[pair]
                 for m in range(q):
                     left[pair, h, m] = weight * score[a, m]
-                    right[pair, h, m] = score[b, m]
+                    right[pair * (_PAIRS + ROOM) + h, m] = score[b, m]
                 height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    add_products(total[pair], left[pair], right[pair], _PAIRS)
+                    add_products(total[pair], left[pair], right[pair * (_PAIRS + ROOM) :], _PAIRS)
                     height[pair] = 0
     for pair in range(pairs):
         if height[pair] > 0:
-            add_products(total[pair], left[pair], right[pair], height[pair])
+            add_products(total[pair], left[pair], right[pair * (_PAIRS + ROOM) :], height[pair])
 
 
 @compiled
@@ -246,9 +246,9 @@ def expect(
     """
     width, total = models.shape
     count, k = log_weight.shape
-    n_clients, size, eights = len(offsets) - 1, most_rows(offsets), in_eights(models)
-    x, predicted = np.empty((size + LANES, width), phi.dtype), np.empty((size + SPARE, eights.shape[1]), phi.dtype)
-    target, weights = np.empty(size, phi.dtype), np.zeros((1, eights.shape[1]), phi.dtype)
+    n_clients, size, words = len(offsets) - 1, most_rows(offsets), in_words(models)
+    x, predicted = lined(size, width, phi), room_for(size, words)
+    target, weights = np.empty((1, size), phi.dtype), np.zeros((1, predicted.shape[1]), phi.dtype)
     losses, membership, likelihood = (
         np.empty((n_clients + LANES, total)),
         np.empty((n_clients + LANES, total)),
@@ -261,17 +261,18 @@ def expect(
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
     room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
-    pile, height = np.empty((piles, room + LANES, width), phi.dtype), np.zeros(piles, np.int64)
-    sizes = np.diff(offsets)
+    pile, height = lined(piles * (room + ROOM), width, phi), np.zeros(piles, np.int64)
+    lines = x.shape[1] * x.itemsize // LINE
+    sizes, places = np.diff(offsets), np.arange(size)
     begin = 0
     while begin < n_clients:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, stretch, x)
         for row in range(tile):
-            target[row] = (y[first + row] - target_centre) / target_unit
-        multiply(x[:tile], eights, predicted)
-        tile_losses(_CODE, target, predicted, offsets, begin, end, losses[begin:])
+            target[0, row] = (y[first + row] - target_centre) / target_unit
+        multiply(x, tile, words, predicted)
+        tile_losses(_CODE, target, predicted, offsets[begin:end] - first, sizes[begin:end], losses[begin:], places)
         losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
         squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
@@ -289,22 +290,23 @@ def expect(
                     row = a
                     while row < b:
                         if height[p] == room:
-                            _take_up(gram, pile, p, room)
+                            _take_up(gram, pile[p * (room + ROOM) :], width, p, room)
                             height[p] = 0
                         top, some = height[p], min(b - row, room - height[p])
                         for h in range(some):
-                            for m in range(0, width, LANES):
-                                write(pile[p], top + h, m, root * read(x, row + h, m))
+                            for line in range(lines):
+                                place = p * (room + ROOM) + top + h
+                                write_line(pile, place, line, root * read_line(x, row + h, line))
                         height[p] = top + some
                         row += some
             for row in range(a, b):
-                for j in range(0, eights.shape[1], LANES):
-                    write(predicted, row, j, read(weights, 0, j) * (target[row] - read(predicted, row, j)))
+                for j in range(0, predicted.shape[1], LANES):
+                    write(predicted, row, j, read(weights, 0, j) * (target[0, row] - read(predicted, row, j)))
         add_products(score, predicted, x, tile)
         begin = end
     for p in range(piles if curvature else 0):
         if height[p] > 0:
-            _take_up(gram, pile, p, height[p])
+            _take_up(gram, pile[p * (room + ROOM) :], width, p, height[p])
     numbers = np.empty((count, 1 + k * (3 + k + width + gram.shape[1] * curvature)))
     for c in range(count):
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])

@@ -1,83 +1,129 @@
-"""Products of long, narrow matrices in compiled code: rows with models, and columns with columns.
+"""Products of long, narrow matrices in compiled code: rows with models, columns with columns, rows with each other.
 
 BLAS copies what it multiplies into an order of its own, and with a few dozen columns that takes as long as the product.
-Here a block of the result, six by eight numbers, stays in a core's registers while rows pass by as they lie: half the
-time, and for a symmetric product only its lower triangle. What is read may go on beyond the end of a row, so arrays
-have lanes to spare where it says so; such numbers are never used.
+Here a block of the result stays in a core's registers while rows pass by as they lie: half the time, and for a
+symmetric product only its lower triangle. Rows are `lined`: each begins with a line and is filled with zeros to whole
+ones, so that no loop has a rest. Behind the rows that count there are `ROOM` others, for blocks that reach beyond;
+whatever these hold is never used.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .arrays import Array, Floats
+from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
-from .lanes import LANES, read, write
+from .lanes import (
+    LANES,
+    LINE,
+    as_mutable,
+    folded,
+    line_of_zeros,
+    read_half,
+    read_line,
+    spread,
+    sums_of_eight,
+    sums_of_four,
+    write,
+    write_line,
+)
 
 _HIGH = 6
-"""Rows of a block: with eight columns, as much as the registers of most processors hold."""
-SPARE = _HIGH - 1
-"""Rows that the result of `multiply` has to spare."""
+"""Rows of a block: with a line each, as much as the registers of most processors hold."""
+ROOM = 32
+"""Rows that `lined` arrays, and products with them, have to spare."""
 _NEAR = 24_576
 """Bytes of rows that stay in a core's first cache."""
 
 
 @compiled
-def in_eights(models: Array) -> Array:
-    """Copy models (D, L), and make their number one of whole eights (E) by models of zeros. -> (D, E)."""
-    width, total = models.shape
-    whole = np.zeros((width, (total + LANES - 1) // LANES * LANES), models.dtype)
-    whole[:, :total] = models
-    return whole
+def lined(rows: int, width: int, like: Array) -> Array:
+    """Make room for rows in the precision of another array: zeros (rows + ROOM, whole lines), from a line's begin."""
+    line = LINE // like.itemsize
+    wide = (width + line - 1) // line * line
+    flat = np.zeros((rows + ROOM) * wide + line, like.dtype)
+    skipped = -flat.ctypes.data % LINE // like.itemsize
+    return flat[skipped : skipped + (rows + ROOM) * wide].reshape(rows + ROOM, wide)
+
+
+@inlined
+def with_room(phi: Array, begin: int, end: int, held: Array) -> Array:
+    """Give rows ``begin:end`` of phi (n, d) with ROOM others behind: as they lie, or at the end of phi as a copy.
+
+    held (at least end - begin + ROOM, d) is for the copy.
+    """
+    if end + ROOM <= len(phi):
+        return as_mutable(phi[begin : end + ROOM])
+    for row in range(end - begin):
+        for m in range(phi.shape[1]):
+            held[row, m] = phi[begin + row, m]
+    return held
 
 
 @compiled
-def multiply(x: Array, models: Array, out: Array) -> None:
-    """Write the product of rows (n, D) with models (D, E), `in_eights`, to out (n + SPARE, E), spare rows included."""
-    n_rows, width = x.shape
-    last = n_rows - 1
-    for row in range(0, n_rows, _HIGH):
-        r1, r2, r3, r4, r5 = (
-            min(row + 1, last),
-            min(row + 2, last),
-            min(row + 3, last),
-            min(row + 4, last),
-            min(row + 5, last),
-        )
-        for j in range(0, models.shape[1], LANES):
-            eight = read(models, 0, j)
-            s0, s1, s2 = x[row, 0] * eight, x[r1, 0] * eight, x[r2, 0] * eight
-            s3, s4, s5 = x[r3, 0] * eight, x[r4, 0] * eight, x[r5, 0] * eight
-            for m in range(1, width):
-                eight = read(models, m, j)
-                s0 += x[row, m] * eight
-                s1 += x[r1, m] * eight
-                s2 += x[r2, m] * eight
-                s3 += x[r3, m] * eight
-                s4 += x[r4, m] * eight
-                s5 += x[r5, m] * eight
-            write(out, row, j, s0)
-            write(out, row + 1, j, s1)
-            write(out, row + 2, j, s2)
-            write(out, row + 3, j, s3)
-            write(out, row + 4, j, s4)
-            write(out, row + 5, j, s5)
+def in_words(models: Array) -> Array:
+    """Put models (D, L) in the order in which `multiply` takes them, eight and eight. -> (words, lines).
+
+    A row has one feature of all models in double precision and in single two, side by side for each model.
+    """
+    width, total = models.shape
+    word = 8 // models.itemsize
+    eights = (total + LANES - 1) // LANES
+    out = np.zeros(((width + word - 1) // word, eights * LANES * word), models.dtype)
+    for m in range(width):
+        for j in range(total):
+            out[m // word, j * word + m % word] = models[m, j]
+    return out
+
+
+@compiled
+def room_for(rows: int, models: Array) -> Array:
+    """Make room for the products of rows with models `in_words`. -> (rows + ROOM, E), whole eights."""
+    return np.zeros((rows + ROOM, models.shape[1] * models.itemsize // 8), models.dtype)
+
+
+@compiled
+def multiply(x: Array, count: int, models: Array, out: Array) -> None:
+    """Write the products of the first ``count`` rows of x, `lined`, with models, `in_words`, to `room_for` them."""
+    words = len(models)
+    for row in range(0, count, _HIGH):
+        for eight in range(out.shape[1] // LANES):
+            line = read_line(models, 0, eight)
+            s0, s1, s2 = spread(x, row, 0) * line, spread(x, row + 1, 0) * line, spread(x, row + 2, 0) * line
+            s3, s4, s5 = spread(x, row + 3, 0) * line, spread(x, row + 4, 0) * line, spread(x, row + 5, 0) * line
+            for m in range(1, words):
+                line = read_line(models, m, eight)
+                s0 += spread(x, row, m) * line
+                s1 += spread(x, row + 1, m) * line
+                s2 += spread(x, row + 2, m) * line
+                s3 += spread(x, row + 3, m) * line
+                s4 += spread(x, row + 4, m) * line
+                s5 += spread(x, row + 5, m) * line
+            j = LANES * eight
+            write(out, row, j, folded(s0))
+            write(out, row + 1, j, folded(s1))
+            write(out, row + 2, j, folded(s2))
+            write(out, row + 3, j, folded(s3))
+            write(out, row + 4, j, folded(s4))
+            write(out, row + 5, j, folded(s5))
 
 
 @inlined
 def _block(left: Array, a: int, right: Array, b: int, begin: int, end: int, out: Array) -> None:
-    """Write the products of six columns of left with eight of right, summed over rows ``begin:end``, to out (6, 8)."""
-    eight = read(right, begin, b)
-    s0, s1, s2 = left[begin, a] * eight, left[begin, a + 1] * eight, left[begin, a + 2] * eight
-    s3, s4, s5 = left[begin, a + 3] * eight, left[begin, a + 4] * eight, left[begin, a + 5] * eight
+    """Write the products of six columns of left with a line of right, summed over rows ``begin:end``, to out (6, .)."""
+    line = read_line(right, begin, b)
+    s0, s1, s2 = left[begin, a] * line, left[begin, a + 1] * line, left[begin, a + 2] * line
+    s3, s4, s5 = left[begin, a + 3] * line, left[begin, a + 4] * line, left[begin, a + 5] * line
     for row in range(begin + 1, end):
-        eight = read(right, row, b)
-        s0 += left[row, a] * eight
-        s1 += left[row, a + 1] * eight
-        s2 += left[row, a + 2] * eight
-        s3 += left[row, a + 3] * eight
-        s4 += left[row, a + 4] * eight
-        s5 += left[row, a + 5] * eight
+        line = read_line(right, row, b)
+        s0 += left[row, a] * line
+        s1 += left[row, a + 1] * line
+        s2 += left[row, a + 2] * line
+        s3 += left[row, a + 3] * line
+        s4 += left[row, a + 4] * line
+        s5 += left[row, a + 5] * line
     write(out, 0, 0, s0)
     write(out, 1, 0, s1)
     write(out, 2, 0, s2)
@@ -88,39 +134,116 @@ def _block(left: Array, a: int, right: Array, b: int, begin: int, end: int, out:
 
 @compiled
 def add_products(total: Floats, left: Array, right: Array, count: int) -> None:
-    """Add left^T right, of the first ``count`` rows of left (n, L) and right (n, D), to a total (L, D).
+    """Add left^T right, of the first ``count`` rows of left (n, L) and right, `lined`, to a total (L, D).
 
-    Both have lanes to spare behind these rows. Sums are in their precision, over as many rows as stay in a core's first
-    cache, and in that of the total beyond.
+    Both have rows to spare. Sums are in their precision, over as many rows as stay in a core's first cache, and in that
+    of the total beyond.
     """
     high, wide = total.shape
+    lanes = LINE // right.itemsize
     some = max(_NEAR // ((high + wide) * right.itemsize), 16)
-    block = np.empty((_HIGH, LANES), right.dtype)
+    block = np.empty((_HIGH, lanes), right.dtype)
     for begin in range(0, count, some):
         end = min(begin + some, count)
-        for b in range(0, wide, LANES):
+        for line in range((wide + lanes - 1) // lanes):
+            b = lanes * line
             for a in range(0, high, _HIGH):
-                _block(left, a, right, b, begin, end, block)
+                _block(left, a, right, line, begin, end, block)
                 for i in range(min(_HIGH, high - a)):
-                    for lane in range(min(LANES, wide - b)):
+                    for lane in range(min(lanes, wide - b)):
                         total[a + i, b + lane] += block[i, lane]
 
 
 @compiled
-def add_squares(triangle: Floats, rows: Array, count: int, sign: float) -> None:
-    """Add the products of all columns of the first ``count`` rows (n, D) to a triangle (D (D + 1) / 2,), or take away.
+def add_squares(triangle: Floats, rows: Array, width: int, count: int, sign: float) -> None:
+    """Add the products of all columns of the first ``count`` rows, `lined`, to a triangle, or take them away.
 
-    Rows have lanes to spare behind these, and are summed as in `add_products`.
+    The triangle is (D (D + 1) / 2,), D the ``width``. Rows are summed as in `add_products`.
     """
-    width = rows.shape[1]
+    lanes = LINE // rows.itemsize
     some = max(_NEAR // (width * rows.itemsize), 16)
-    block = np.empty((_HIGH, LANES), rows.dtype)
+    block = np.empty((_HIGH, lanes), rows.dtype)
     for begin in range(0, count, some):
         end = min(begin + some, count)
-        for b in range(0, width, LANES):
+        for line in range((width + lanes - 1) // lanes):
+            b = lanes * line
             for a in range(b, width, _HIGH):
-                _block(rows, a, rows, b, begin, end, block)
+                _block(rows, a, rows, line, begin, end, block)
                 for i in range(min(_HIGH, width - a)):
                     place = (a + i) * (a + i + 1) // 2 + b
-                    for lane in range(min(LANES, a + i + 1 - b)):
+                    for lane in range(min(lanes, a + i + 1 - b)):
                         triangle[place + lane] += sign * block[i, lane]
+
+
+@compiled
+def last_half(x: Array) -> tuple[int, Array]:
+    """Find the last half of a line in a row of x (n, d): its place, and which of its numbers are the row's, (1, .)."""
+    lanes = LINE // 2 // x.itemsize
+    last, inside = (x.shape[1] - 1) // lanes, np.zeros((1, lanes), x.dtype)
+    inside[0, : x.shape[1] - last * lanes] = 1.0
+    return last, inside
+
+
+@inlined
+def inner_products(x: Array, first: int, second: int, last: int, inside: Array) -> Any:
+    """Give the products of two neighbours among rows of x (n, d) with two others; ``last`` and ``inside``: `last_half`.
+
+    Four numbers: those of row ``first`` with ``second`` and ``second + 1``, then those of ``first + 1``.
+    """
+    own = read_half(inside, 0, 0)
+    a, b = read_half(x, first, last) * own, read_half(x, first + 1, last) * own
+    c, d = read_half(x, second, last), read_half(x, second + 1, last)
+    ac, ad, bc, bd = a * c, a * d, b * c, b * d
+    for m in range(last):
+        a, b = read_half(x, first, m), read_half(x, first + 1, m)
+        c, d = read_half(x, second, m), read_half(x, second + 1, m)
+        ac += a * c
+        ad += a * d
+        bc += b * c
+        bd += b * d
+    return sums_of_four(ac, ad, bc, bd)
+
+
+@inlined
+def products_along(x: Array, row: int, last: int, vector: Array) -> Any:
+    """Give the products of eight rows of x (n, d), from ``row`` on, with one vector (1, .), `lined`."""
+    v = read_half(vector, 0, 0)
+    s0, s1 = read_half(x, row, 0) * v, read_half(x, row + 1, 0) * v
+    s2, s3 = read_half(x, row + 2, 0) * v, read_half(x, row + 3, 0) * v
+    s4, s5 = read_half(x, row + 4, 0) * v, read_half(x, row + 5, 0) * v
+    s6, s7 = read_half(x, row + 6, 0) * v, read_half(x, row + 7, 0) * v
+    for m in range(1, last + 1):
+        v = read_half(vector, 0, m)
+        s0 += read_half(x, row, m) * v
+        s1 += read_half(x, row + 1, m) * v
+        s2 += read_half(x, row + 2, m) * v
+        s3 += read_half(x, row + 3, m) * v
+        s4 += read_half(x, row + 4, m) * v
+        s5 += read_half(x, row + 5, m) * v
+        s6 += read_half(x, row + 6, m) * v
+        s7 += read_half(x, row + 7, m) * v
+    return sums_of_eight(s0, s1, s2, s3, s4, s5, s6, s7)
+
+
+@inlined
+def add_rows(
+    total: Array, j: int, x: Array, order: Ints, weight: Array, turn: int, begin: int, end: int
+) -> None:
+    """Add rows ``order[begin:end]`` of x, each times its weight in row ``turn`` (., n), to row j of a total, `lined`. x (n, d)."""
+    lines = total.shape[1] * total.itemsize // LINE
+    for line in range(0, lines, 2):  # two lines and two rows at a time: none waits for the sum before
+        other = min(line + 1, lines - 1)
+        s0, s1 = read_line(total, j, line), read_line(total, j, other)
+        t0, t1 = line_of_zeros(x), line_of_zeros(x)
+        for t in range(begin, end - 1, 2):
+            row, next_row = order[t], order[t + 1]
+            s0 += weight[turn, row] * read_line(x, row, line)
+            s1 += weight[turn, row] * read_line(x, row, other)
+            t0 += weight[turn, next_row] * read_line(x, next_row, line)
+            t1 += weight[turn, next_row] * read_line(x, next_row, other)
+        if (end - begin) % 2 == 1:
+            row = order[end - 1]
+            s0 += weight[turn, row] * read_line(x, row, line)
+            s1 += weight[turn, row] * read_line(x, row, other)
+        write_line(total, j, line, s0 + t0)
+        write_line(total, j, other, s1 + t1)

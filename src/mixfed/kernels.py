@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .compiled import compiled, inlined
+from .compiled import compiled
 from .lanes import LANES, doubled, read, write, zeros
-from .local import room_to_update, row_weights
+from .local import move, room_to_move
 from .losses import value
-from .products import ROOM, add_rows, in_words, lined, multiply, room_for, with_room
+from .products import in_words, lined, multiply, room_for, with_room
 
 TILE = 1024
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
@@ -125,21 +125,6 @@ def _tile_memberships(
     return likelihood
 
 
-@inlined
-def _by_label(labels: Ints, starts: Ints, sizes: Ints, begins: Ints, order: Ints) -> None:
-    """Order the rows of a tile by their clients' labels (c,). -> order (n,); label j's are begins[j]:begins[j + 1]."""
-    begins[:] = 0
-    for i in range(len(sizes)):
-        begins[labels[i] + 2] += sizes[i]
-    for j in range(2, len(begins)):
-        begins[j] += begins[j - 1]
-    for i in range(len(sizes)):
-        place = begins[labels[i] + 1]
-        for row in range(sizes[i]):
-            order[place + row] = starts[i] + row
-        begins[labels[i] + 1] = place + sizes[i]
-
-
 @compiled
 def refine(
     phi: Array,
@@ -162,23 +147,22 @@ def refine(
     dim, k = theta.shape
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
     size, models = most_rows(offsets), in_words(theta)
-    held, predicted, targets = np.zeros((size + ROOM, dim), phi.dtype), room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
-    losses, membership = np.empty((size, predicted.shape[1])), np.ones((size, predicted.shape[1]))
-    weight, total = np.zeros((1 if hard else k, size), phi.dtype), lined(k, dim, phi)
-    who, starts, sizes, labels, order = (
+    predicted, targets = room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
+    losses, membership = np.empty((size, predicted.shape[1])), np.empty((0 if hard else size, k))
+    total, room, shares = lined(k, dim, phi), room_to_move(size, dim, k, phi), np.ones(size)
+    places, who, starts, sizes, labels = (
         np.arange(size),
         np.zeros(size, np.int64),
         np.zeros(size, np.int64),
         np.zeros(size, np.int64),
-        np.arange(size),
+        np.zeros(size, np.int64),
     )
-    places, begins, room = np.arange(size), np.zeros(k + 2, np.int64), room_to_update(size, dim, phi)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, rows, count = offsets[begin], offsets[end] - offsets[begin], end - begin
         by_rows(offsets, begin, end, who, starts, sizes)
-        x = with_room(phi, first, first + rows, held)
+        x = with_room(phi, first, first + rows)
         for row in range(rows):
             targets[0, row] = y[first + row]
         multiply(x, rows, models, predicted)
@@ -198,34 +182,29 @@ def refine(
                     clients[j] += membership[i, j]
                     loss[j] += membership[i, j] * losses[i, j]
         if local_steps > 0:
-            row_weights(
-                code,
-                update,
-                step,
-                local_steps,
-                x,
-                targets,
-                predicted,
-                starts[:count],
-                sizes[:count],
-                labels,
-                membership,
-                weight,
-                total,
-                labels,
-                room,
-            )
-            if hard:
-                _by_label(labels, starts[:count], sizes[:count], begins, order)
-                for j in range(k):
-                    add_rows(total, j, x, order, weight, 0, begins[j], begins[j + 1])
-            else:
-                for j in range(k):
-                    add_rows(total, j, x, order, weight, j, 0, rows)
+            for turn in range(1 if hard else k):
+                if not hard:
+                    labels[:count], shares[:count] = turn, membership[:count, turn]
+                move(
+                    code,
+                    update,
+                    step,
+                    local_steps,
+                    x,
+                    targets,
+                    predicted,
+                    starts[:count],
+                    sizes[:count],
+                    labels,
+                    shares,
+                    labels,
+                    total,
+                    room,
+                )
             for j in range(k):
                 for m in range(dim):
                     shift[j, m] += total[j, m]
-                    total[j, m] = 0
+                total[j] = 0.0
         begin = end
     return shift, mass, clients, loss, likelihood
 
@@ -236,7 +215,7 @@ def memberships(
 ) -> Floats:
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
     size, k, models = most_rows(offsets), theta.shape[1], in_words(theta)
-    held, predicted, targets = np.zeros((size + ROOM, len(theta)), phi.dtype), room_for(size, models), np.empty((1, size), phi.dtype)
+    predicted, targets = room_for(size, models), np.empty((1, size), phi.dtype)
     losses, labels, places = np.empty((size, predicted.shape[1])), np.empty(size, np.int64), np.arange(size)
     out = np.zeros((len(offsets) - 1, k))
     begin = 0
@@ -244,7 +223,7 @@ def memberships(
         end = tile_end(offsets, begin)
         first, rows = offsets[begin], offsets[end] - offsets[begin]
         starts, sizes = offsets[begin:end] - first, offsets[begin + 1 : end + 1] - offsets[begin:end]
-        multiply(with_room(phi, first, first + rows, held), rows, models, predicted)
+        multiply(with_room(phi, first, first + rows), rows, models, predicted)
         targets[0, :rows] = y[first : first + rows]
         tile_losses(code, targets, predicted, starts, sizes, losses, places)
         if hard:
@@ -271,39 +250,25 @@ def own_models(
 ) -> Floats:
     """Give the clients' own copies of their kinds' models after a local update. membership (c, k) -> (c, d)."""
     dim, n_clients, models = phi.shape[1], len(offsets) - 1, in_words(theta)
-    x = with_room(phi, 0, len(phi), np.zeros((len(phi) + ROOM, dim), phi.dtype))
+    x = with_room(phi, 0, len(phi))
     predicted = room_for(len(phi), models)
-    targets, weight = np.zeros((1, len(phi) + LANES), phi.dtype), np.zeros((1, len(phi)), phi.dtype)
+    targets = np.zeros((1, len(phi) + LANES), phi.dtype)
+    targets[0, : len(phi)] = y
+    multiply(x, len(phi), models, predicted)
     who, starts, sizes = np.empty(n_clients, np.int64), np.empty(n_clients, np.int64), np.empty(n_clients, np.int64)
     by_rows(offsets, 0, n_clients, who, starts, sizes)
-    multiply(x, len(phi), models, predicted)
-    targets[0, : len(phi)] = y
-    shares = membership[who]
-    labels = np.array([np.argmax(shares[i]) for i in range(n_clients)])
-    shift, order = lined(n_clients, dim, phi), np.arange(len(phi))
-    room = room_to_update(len(phi), x.shape[1], phi)
-    row_weights(
-        code,
-        update,
-        step,
-        local_steps,
-        x,
-        targets,
-        predicted,
-        starts,
-        sizes,
-        labels,
-        shares,
-        weight,
-        shift,
-        np.arange(n_clients),
-        room,
+    labels, shares = np.empty(n_clients, np.int64), np.empty(n_clients)
+    for i in range(n_clients):
+        labels[i] = np.argmax(membership[who[i]])
+        shares[i] = membership[who[i], labels[i]]
+    shift, room = lined(n_clients, dim, phi), room_to_move(len(phi), dim, n_clients, phi)
+    move(
+        code, update, step, local_steps, x, targets, predicted, starts, sizes, labels, shares, who, shift, room
     )
     own = np.empty((n_clients, dim))
     for i in range(n_clients):
-        add_rows(shift, i, x, order, weight, 0, starts[i], starts[i] + sizes[i])
         for m in range(dim):
-            own[who[i], m] = theta[m, labels[i]] + shift[i, m] / sizes[i]
+            own[who[i], m] = theta[m, labels[i]] + shift[who[i], m] / sizes[i]
     return own
 
 

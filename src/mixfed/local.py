@@ -7,11 +7,10 @@ A client moves its copy of a kind's model by X^T w, w (n,) one number for each o
 
 with r the residuals and rate = eta lambda / n. So all that a client with few rows needs is X X^T, and no local step
 looks at features again; with another loss than the squared one, a step adds rate times the loss' slope at the
-predictions as X X^T w has moved them. Eight clients of about as many rows take their steps side by side; rows that one
-has not have the rate 0. A client with many rows moves its model itself (FedAvg), and solves with the smaller of X X^T
-and X^T X (FedProx).
+predictions as X X^T w has moved them. A line of clients with about as many rows take their steps side by side. A client
+with many rows moves its model itself (FedAvg), or solves with the smaller of X X^T and X^T X (FedProx).
 
-Shapes: n rows of a tile, c clients, E models, t turns: each client moves the model of its own kind, or all in turn.
+Shapes: n rows of a tile, c clients, E models, q owners of sums.
 """
 
 from __future__ import annotations
@@ -24,28 +23,30 @@ from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
 from .lanes import LANES, LINE, inverse, number, read, read_line, write, write_line
 from .losses import slope
-from .products import add_rows, add_squares, last_half, inner_products, lined, products_along
+from .products import add_rows, add_squares, inner_products, last_half, lined, products_along
 
 FEDAVG, FEDPROX = 0, 1
-_FEW = 32
+FEW = 32
 """Rows that a client has at most to take its steps beside others."""
-Room: TypeAlias = tuple[tuple[Array, ...], tuple[Array, ...]]
+_DEEP = 2
+"""FedAvg looks at X X^T if a client has at most so many rows for each local step; else steps themselves are cheaper."""
+Room: TypeAlias = tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, Ints, Ints]]
 
 
 @compiled
-def room_to_update(size: int, width: int, like: Array) -> Room:
-    """Make room to work in for `row_weights`: for eight clients side by side, and for one of ``size`` rows."""
-    packed, side = (_FEW + 1) * (_FEW + 2) // 2, min(size, width)
-    eight = (
-        np.zeros((packed, LANES), like.dtype),
-        np.zeros((packed, LANES), like.dtype),
-        np.zeros((_FEW, LANES), like.dtype),
-        np.zeros((_FEW, LANES), like.dtype),
-        np.zeros((_FEW, LANES), like.dtype),
-        np.zeros((_FEW, LANES), like.dtype),
-        np.zeros((_FEW, LANES), like.dtype),
+def room_to_move(size: int, width: int, owners: int, like: Array) -> Room:
+    """Make room for `move` to work in: tiles of ``size`` rows with ``width`` features."""
+    line, packed, side = LINE // like.itemsize, (FEW + 1) * (FEW + 2) // 2, min(size, width)
+    beside = (
+        np.zeros((packed, line), like.dtype),
+        np.zeros((packed, line), like.dtype),
+        np.zeros((FEW, line), like.dtype),
+        np.zeros((FEW, line), like.dtype),
+        np.zeros((FEW, line), like.dtype),
+        np.zeros((FEW, line), like.dtype),
+        np.zeros((1, line), like.dtype),
     )
-    one = (
+    alone = (
         lined(side, side + 1, like),
         np.zeros(width * (width + 1) // 2 if size > width else 0),
         lined(1, width, like),
@@ -53,11 +54,11 @@ def room_to_update(size: int, width: int, like: Array) -> Room:
         np.zeros((1, size + LANES), like.dtype),
         np.arange(size),
     )
-    return eight, one
+    return beside, alone, (np.zeros((1, size), like.dtype), np.zeros(size, np.int64), np.zeros(owners + 2, np.int64))
 
 
-@inlined
-def row_weights(
+@compiled
+def move(
     code: int,
     update: int,
     step: float,
@@ -67,74 +68,51 @@ def row_weights(
     predicted: Array,
     starts: Ints,
     sizes: Ints,
-    labels: Ints,
-    membership: Floats,
-    weight: Array,
+    models: Ints,
+    shares: Floats,
+    owners: Ints,
     total: Array,
-    owner: Ints,
     room: Room,
 ) -> None:
-    """Write what each row weighs in n_i times its client's shift. -> weight (t, n).
+    """Add n_i times each client's shift to the row of its owner in a total (q, .), `lined`.
 
-    x (n, d), targets (1, n) and predicted (n, E), all with room behind them, are those of a tile, in which
-    client i has ``sizes[i]`` rows from ``starts[i]`` on; sizes do not fall. If there is one turn, it is with the model
-    ``labels[i]``, else there is one with each. What is easier said of the model than of rows is added to row
-    ``owner[i]`` of the total, or to that of the turn if there are several, and the rows weigh nothing.
+    x (n, d), targets (1, n) and predicted (n, E), all with room behind them, are those of a tile, in which client i has
+    ``sizes[i]`` rows from ``starts[i]`` on, and moves its copy of model ``models[i]`` with membership ``shares[i]``.
+    Sizes do not fall, unless there is one local step.
     """
-    if update == FEDAVG and local_steps == 1:
-        _first_step(code, step, targets, predicted, starts, sizes, labels, membership, weight)
-        return
-    few = 0
-    most = _FEW if update == FEDPROX else min(_FEW, 2 * local_steps)
+    weight, order, begins = room[2]
+    one_step = update == FEDAVG and local_steps == 1
+    few = len(sizes) if one_step else 0
+    most = FEW if update == FEDPROX else min(FEW, _DEEP * local_steps)
     while few < len(sizes) and sizes[few] <= most:
         few += 1
-    _side_by_side(
-        code,
-        update,
-        step,
-        local_steps,
-        x,
-        targets,
-        predicted,
-        starts[:few],
-        sizes[:few],
-        labels,
-        membership,
-        weight,
-        *room[0],
-    )
+    if not one_step:
+        _side_by_side(
+            code, update, step, local_steps, x, targets, predicted, starts, sizes, models, shares, few, weight, *room[0]
+        )
+    begins[:] = 0
+    for i in range(few):
+        begins[owners[i] + 2] += sizes[i]
+    for j in range(2, len(begins)):
+        begins[j] += begins[j - 1]
+    for i in range(few):
+        place, j, rate = begins[owners[i] + 1] - starts[i], models[i], x.dtype.type(step * shares[i])
+        for row in range(starts[i], starts[i] + sizes[i]):
+            order[place + row] = row
+            if one_step:
+                weight[0, row] = rate * slope(code, targets[0, row], predicted[row, j])
+        begins[owners[i] + 1] += sizes[i]
+    for j in range(len(begins) - 2):
+        if begins[j + 1] > begins[j]:
+            add_rows(total, j, x, order, weight, begins[j], begins[j + 1])
     for i in range(few, len(sizes)):
-        begin, end = starts[i], starts[i] + sizes[i]
-        for turn in range(len(weight)):
-            j, into = (labels[i], owner[i]) if len(weight) == 1 else (turn, turn)
-            rate = x.dtype.type(step * membership[i, j] / sizes[i])
-            if update == FEDPROX:
-                _solve_one(x, targets, predicted, j, begin, end, rate, weight, turn, total, into, *room[1])
-            else:
-                _descend_one(
-                    code, x, targets, predicted, j, begin, end, rate, local_steps, weight, turn, *room[1]
-                )
-
-
-@inlined
-def _first_step(
-    code: int,
-    step: float,
-    targets: Array,
-    predicted: Array,
-    starts: Ints,
-    sizes: Ints,
-    labels: Ints,
-    membership: Floats,
-    weight: Array,
-) -> None:
-    """Do what `row_weights` does if there is but one local step: then n_i does not matter."""
-    for turn in range(len(weight)):
-        for i in range(len(sizes)):
-            j = labels[i] if len(weight) == 1 else turn
-            rate = weight.dtype.type(step * membership[i, j])
-            for row in range(starts[i], starts[i] + sizes[i]):
-                weight[turn, row] = rate * slope(code, targets[0, row], predicted[row, j])
+        begin, end, rate = starts[i], starts[i] + sizes[i], x.dtype.type(step * shares[i] / sizes[i])
+        if update == FEDPROX:
+            _solve_alone(x, targets, predicted, models[i], begin, end, rate, owners[i], total, *room[1])
+        else:
+            _descend_alone(
+                code, x, targets, predicted, models[i], begin, end, rate, local_steps, owners[i], total, *room[1]
+            )
 
 
 @inlined
@@ -154,25 +132,30 @@ def _side_by_side(
     predicted: Array,
     starts: Ints,
     sizes: Ints,
-    labels: Ints,
-    membership: Floats,
+    models: Ints,
+    shares: Floats,
+    few: int,
     weight: Array,
     gram: Array,
     factor: Array,
     y: Array,
     start: Array,
-    rates: Array,
     found: Array,
     fall: Array,
+    rates: Array,
 ) -> None:
-    """Do what `row_weights` does for clients of few rows, by eights."""
-    turns = len(weight)
+    """Find what the rows of the first ``few`` clients weigh in n_i times their shifts, a line at a time. -> (1, n)."""
+    line = gram.shape[1]
     last, inside = last_half(x)
-    for begin in range(0, len(sizes), LANES):
-        count = min(LANES, len(sizes) - begin)
+    for begin in range(0, few, line):
+        count = min(line, few - begin)
         size = sizes[begin + count - 1]
+        for lane in range(line):
+            rates[0, lane] = 0.0
         for lane in range(count):
-            first, rows = starts[begin + lane], sizes[begin + lane]
+            i = begin + lane
+            first, rows, j = starts[i], sizes[i], models[i]
+            rates[0, lane] = step * shares[i] / rows
             for a in range(0, rows, 2):
                 for b in range(0, a + 1, 2):
                     four = inner_products(x, first + a, first + b, last, inside)
@@ -181,87 +164,95 @@ def _side_by_side(
                         gram[_place(a, b + 1), lane] = number(four, 1)
                     gram[_place(a + 1, b), lane] = number(four, 2)
                     gram[_place(a + 1, b + 1), lane] = number(four, 3)
-        for turn in range(turns):
-            for lane in range(LANES):
-                i = begin + min(lane, count - 1)
-                j, rows = labels[i] if turns == 1 else turn, sizes[i]
-                rate = step * membership[i, j] / rows if lane < count else 0.0
-                for a in range(size):
-                    row = starts[i] + min(a, rows - 1)
-                    y[a, lane], start[a, lane] = targets[0, row], predicted[row, j]
-                    rates[a, lane] = rate if a < rows else 0.0
-            if update == FEDPROX:
-                _solve(gram, rates, y, start, size, factor, found)
-            else:
-                _descend(code, gram, rates, y, start, size, local_steps, fall, found)
-            for lane in range(count):
-                rows = sizes[begin + lane]
-                for a in range(rows):
-                    weight[turn, starts[begin + lane] + a] = rows * found[a, lane]
+            for a in range(rows):
+                y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
+            for a in range(rows, size):  # a row that is not there moves nobody
+                y[a, lane] = start[a, lane] = 0.0
+                for b in range(a + 1):
+                    gram[_place(a, b), lane] = 0.0
+        if update == FEDPROX:
+            _solve(gram, rates, y, start, size, factor, found)
+        else:
+            _descend(code, gram, rates, y, start, size, local_steps, fall, found)
+        for lane in range(count):
+            first, rows = starts[begin + lane], sizes[begin + lane]
+            for a in range(rows):
+                weight[0, first + a] = rows * found[a, lane]
 
 
 @inlined
 def _descend(
     code: int, gram: Array, rates: Array, y: Array, start: Array, size: int, steps: int, fall: Array, found: Array
 ) -> None:
-    """Take local steps with eight clients. gram (., 8), packed; rates, y, start (n, 8) -> found (n, 8)."""
+    """Take local steps with a line of clients. gram (., line), packed; y, start (n, line) -> found (n, line)."""
+    rate = read_line(rates, 0, 0)
     for a in range(size):
-        write(found, a, 0, read(rates, a, 0) * slope(code, read(y, a, 0), read(start, a, 0)))
+        write_line(found, a, 0, rate * slope(code, read_line(y, a, 0), read_line(start, a, 0)))
     for _ in range(1, steps):
         for a in range(size):
-            moved = read(start, a, 0)
+            moved = read_line(start, a, 0)
             for b in range(a):
-                moved += read(gram, _place(a, b), 0) * read(found, b, 0)
+                moved += read_line(gram, _place(a, b), 0) * read_line(found, b, 0)
             for b in range(a, size):
-                moved += read(gram, _place(b, a), 0) * read(found, b, 0)
-            write(fall, a, 0, read(rates, a, 0) * slope(code, read(y, a, 0), moved))
+                moved += read_line(gram, _place(b, a), 0) * read_line(found, b, 0)
+            write_line(fall, a, 0, rate * slope(code, read_line(y, a, 0), moved))
         for a in range(size):
-            write(found, a, 0, read(found, a, 0) + read(fall, a, 0))
+            write_line(found, a, 0, read_line(found, a, 0) + read_line(fall, a, 0))
 
 
 @inlined
 def _solve(gram: Array, rates: Array, y: Array, start: Array, size: int, factor: Array, found: Array) -> None:
-    """Solve (I + rate gram) found = rate (y - start) for eight clients, by L D L^T.
+    """Solve (I + rate gram) found = rate (y - start) for a line of clients, by L D L^T.
 
-    gram (., 8), packed; rates, y, start (n, 8) -> found (n, 8). factor (., 8) is to work with: it gets L, and the
+    gram (., line), packed; y, start (n, line) -> found (n, line). factor (., line) is to work with: it gets L, and the
     inverse of D in its diagonal.
     """
+    rate = read_line(rates, 0, 0)
     for a in range(size):
-        rate, line = read(rates, a, 0), _place(a, 0)
-        for b in range(a):
-            entry = rate * read(gram, line + b, 0)
+        own = _place(a, 0)
+        for b in range(0, a - 1, 2):  # two at a time: none waits for the sum before
+            upper, lower = _place(b, 0), _place(b + 1, 0)
+            one, other = rate * read_line(gram, own + b, 0), rate * read_line(gram, own + b + 1, 0)
             for c in range(b):
-                entry -= read(factor, line + c, 0) * read(factor, _place(b, c), 0)
-            write(factor, line + b, 0, entry)
-        pivot, rest = 1.0 + rate * read(gram, line + a, 0), rate * (read(y, a, 0) - read(start, a, 0))
+                entry = read_line(factor, own + c, 0)
+                one -= entry * read_line(factor, upper + c, 0)
+                other -= entry * read_line(factor, lower + c, 0)
+            write_line(factor, own + b, 0, one)
+            write_line(factor, own + b + 1, 0, other - one * read_line(factor, lower + b, 0))
+        if a % 2 == 1:
+            upper, one = _place(a - 1, 0), rate * read_line(gram, own + a - 1, 0)
+            for c in range(a - 1):
+                one -= read_line(factor, own + c, 0) * read_line(factor, upper + c, 0)
+            write_line(factor, own + a - 1, 0, one)
+        pivot, rest = 1.0 + rate * read_line(gram, own + a, 0), rate * (read_line(y, a, 0) - read_line(start, a, 0))
         for b in range(a):
-            entry = read(factor, line + b, 0)
-            lower = entry * read(factor, _place(b, b), 0)
-            pivot -= entry * lower
-            rest -= lower * read(found, b, 0)
-            write(factor, line + b, 0, lower)
-        write(factor, line + a, 0, inverse(pivot))
-        write(found, a, 0, rest)
+            entry = read_line(factor, own + b, 0)
+            scaled = entry * read_line(factor, _place(b, b), 0)
+            pivot -= entry * scaled
+            rest -= scaled * read_line(found, b, 0)
+            write_line(factor, own + b, 0, scaled)
+        write_line(factor, own + a, 0, inverse(pivot))
+        write_line(found, a, 0, rest)
     for a in range(size - 1, -1, -1):
-        own = read(found, a, 0) * read(factor, _place(a, a), 0)
+        rest = read_line(found, a, 0) * read_line(factor, _place(a, a), 0)
         for b in range(a + 1, size):
-            own -= read(factor, _place(b, a), 0) * read(found, b, 0)
-        write(found, a, 0, own)
+            rest -= read_line(factor, _place(b, a), 0) * read_line(found, b, 0)
+        write_line(found, a, 0, rest)
 
 
 @inlined
-def _descend_one(
+def _descend_alone(
     code: int,
     x: Array,
     targets: Array,
     predicted: Array,
-    j: int,
+    model: int,
     begin: int,
     end: int,
     rate: float,
     steps: int,
-    weight: Array,
-    turn: int,
+    owner: int,
+    total: Array,
     _matrix: Array,
     _triangle: Floats,
     shift: Array,
@@ -269,38 +260,34 @@ def _descend_one(
     fall: Array,
     order: Ints,
 ) -> None:
-    """Take local steps with one client, whose rows are ``begin:end``, on its copy of model j."""
-    rows, last = end - begin, last_half(x)[0]
+    """Take local steps with one client, whose rows are ``begin:end``, and add its shift."""
+    rows, dim, last = end - begin, x.shape[1], last_half(x)[0]
     shift[0] = 0.0
     for row in range(rows):
-        start[0, row] = predicted[begin + row, j]
-        weight[turn, begin + row] = 0.0
+        start[0, row] = predicted[begin + row, model]
     for step in range(steps):
         for row in range(0, rows, LANES):
             moved = read(start, 0, row)
             if step > 0:
                 moved += products_along(x, begin + row, last, shift)
             write(fall, 0, begin + row, rate * slope(code, read(targets, 0, begin + row), moved))
-        for row in range(begin, end):
-            weight[turn, row] += rows * fall[0, row]
-        if step + 1 < steps:
-            add_rows(shift, 0, x, order, fall, 0, begin, end)
-            shift[0, x.shape[1] :] = 0.0  # where rows were read beyond their ends
+        add_rows(shift, 0, x, order, fall, begin, end)
+        shift[0, dim:] = 0.0  # where rows were read beyond their ends
+    for m in range(dim):
+        total[owner, m] += rows * shift[0, m]
 
 
 @inlined
-def _solve_one(
+def _solve_alone(
     x: Array,
     targets: Array,
     predicted: Array,
-    j: int,
+    model: int,
     begin: int,
     end: int,
     rate: float,
-    weight: Array,
-    turn: int,
+    owner: int,
     total: Array,
-    into: int,
     matrix: Array,
     triangle: Floats,
     shift: Array,
@@ -308,16 +295,15 @@ def _solve_one(
     fall: Array,
     order: Ints,
 ) -> None:
-    """Take a proximal step with one client, whose rows are ``begin:end``, on its copy of model j.
+    """Take a proximal step with one client, whose rows are ``begin:end``, and add its shift.
 
-    (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved. The larger would give a weight
-    for each row, but as a difference that loses digits if the rate is large, so the shift itself is added.
+    (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved.
     """
-    rows, width = end - begin, x.shape[1]
-    last, inside = last_half(x)
+    rows, dim = end - begin, x.shape[1]
     for row in range(begin, end):
-        fall[0, row] = rate * (targets[0, row] - predicted[row, j])
-    if rows <= width:
+        fall[0, row] = rate * (targets[0, row] - predicted[row, model])
+    if rows <= dim:
+        last, inside = last_half(x)
         for a in range(0, rows, 2):
             for b in range(0, a + 1, 2):
                 four = inner_products(x, begin + a, begin + b, last, inside)
@@ -327,22 +313,20 @@ def _solve_one(
             matrix[row, rows] = fall[0, begin + row]
         _eliminate(matrix, rows, solution)
         for row in range(rows):
-            weight[turn, begin + row] = rows * solution[0, row]
+            fall[0, begin + row] = rows * solution[0, row]
+        add_rows(total, owner, x, order, fall, begin, end)
         return
     triangle[:] = 0.0
-    add_squares(triangle, x[begin:], width, rows, 1.0)
-    for a in range(width):
+    add_squares(triangle, x[begin:], dim, rows, 1.0)
+    shift[0] = 0.0
+    add_rows(shift, 0, x, order, fall, begin, end)
+    for a in range(dim):
         for b in range(a + 1):
             matrix[b, a] = rate * triangle[_place(a, b)]
-    shift[0] = 0.0
-    add_rows(shift, 0, x, order, fall, 0, begin, end)
-    for m in range(width):
-        matrix[m, width] = shift[0, m]
-    _eliminate(matrix, width, solution)
-    for m in range(width):
-        total[into, m] += rows * solution[0, m]
-    for row in range(begin, end):
-        weight[turn, row] = 0.0
+        matrix[a, dim] = shift[0, a]
+    _eliminate(matrix, dim, solution)
+    for m in range(dim):
+        total[owner, m] += rows * solution[0, m]
 
 
 @inlined

@@ -49,16 +49,12 @@ def lined(rows: int, width: int, like: Array) -> Array:
 
 
 @inlined
-def with_room(phi: Array, begin: int, end: int, held: Array) -> Array:
-    """Give rows ``begin:end`` of phi (n, d) with ROOM others behind: as they lie, or at the end of phi as a copy.
-
-    held (at least end - begin + ROOM, d) is for the copy.
-    """
+def with_room(phi: Array, begin: int, end: int) -> Array:
+    """Give rows ``begin:end`` of phi (n, d) with ROOM others behind: as they lie, or at the end of phi as a copy."""
     if end + ROOM <= len(phi):
         return as_mutable(phi[begin : end + ROOM])
-    for row in range(end - begin):
-        for m in range(phi.shape[1]):
-            held[row, m] = phi[begin + row, m]
+    held = np.zeros((end - begin + ROOM, phi.shape[1]), phi.dtype)
+    held[: end - begin] = phi[begin:end]
     return held
 
 
@@ -226,10 +222,8 @@ def products_along(x: Array, row: int, last: int, vector: Array) -> Any:
 
 
 @inlined
-def add_rows(
-    total: Array, j: int, x: Array, order: Ints, weight: Array, turn: int, begin: int, end: int
-) -> None:
-    """Add rows ``order[begin:end]`` of x, each times its weight in row ``turn`` (., n), to row j of a total, `lined`. x (n, d)."""
+def add_rows(total: Array, j: int, x: Array, order: Ints, weight: Array, begin: int, end: int) -> None:
+    """Add rows ``order[begin:end]`` of x, each times its weight (1, n), to row j of a total, `lined`. x (n, d)."""
     lines = total.shape[1] * total.itemsize // LINE
     for line in range(0, lines, 2):  # two lines and two rows at a time: none waits for the sum before
         other = min(line + 1, lines - 1)
@@ -237,13 +231,13 @@ def add_rows(
         t0, t1 = line_of_zeros(x), line_of_zeros(x)
         for t in range(begin, end - 1, 2):
             row, next_row = order[t], order[t + 1]
-            s0 += weight[turn, row] * read_line(x, row, line)
-            s1 += weight[turn, row] * read_line(x, row, other)
-            t0 += weight[turn, next_row] * read_line(x, next_row, line)
-            t1 += weight[turn, next_row] * read_line(x, next_row, other)
+            s0 += weight[0, row] * read_line(x, row, line)
+            s1 += weight[0, row] * read_line(x, row, other)
+            t0 += weight[0, next_row] * read_line(x, next_row, line)
+            t1 += weight[0, next_row] * read_line(x, next_row, other)
         if (end - begin) % 2 == 1:
             row = order[end - 1]
-            s0 += weight[turn, row] * read_line(x, row, line)
-            s1 += weight[turn, row] * read_line(x, row, other)
+            s0 += weight[0, row] * read_line(x, row, line)
+            s1 += weight[0, row] * read_line(x, row, other)
         write_line(total, j, line, s0 + t0)
         write_line(total, j, other, s1 + t1)

@@ -91,9 +91,9 @@ class Anchors:
         """Give log likelihoods (a, C) and memberships (a, C, k)."""
         count, k, dim = candidates.theta.shape
         losses = self.losses(candidates.theta.reshape(count * k, dim)).reshape(-1, count, k)
-        membership, likelihood = np.empty_like(losses), np.empty(losses.shape[:2])
-        posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, likelihood)
-        return likelihood, membership
+        membership, top, whole = np.empty_like(losses), np.empty(losses.shape[:2]), np.empty(losses.shape[:2])
+        posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, top, whole)
+        return top + np.log(whole), membership
 
     def expect(self, candidates: Candidates) -> ExpectSum:
         """Give the sums that an exchange with these anchors would give. Overlaps are not looked at here."""

@@ -25,7 +25,7 @@ from .gaps import check_finite
 from .ids import find_clients
 
 INTERCEPT = "(intercept)"
-_BLOCK_ROWS, _BLOCK_NUMBERS = 32_768, 4_000_000
+_BLOCK_ROWS, _BLOCK_NUMBERS = 65_536, 4_000_000
 """Rows and numbers of a block of clients, at most, unless one client alone has more."""
 _LEAST_BLOCK, _BLOCKS = 4096, 16
 """Smaller blocks than that are not worth a thread; more of them than that are not needed to keep all threads busy."""

@@ -72,9 +72,14 @@ def posterior(
     log_weight: Floats,
     hard: bool,
     membership: Floats,
-    likelihood: Floats,
+    top: Floats,
+    whole: Floats,
 ) -> None:
-    """Turn squared residuals (m, C, k) into memberships (m, C, k) and log likelihoods (m, C). All are in C order."""
+    """Turn squared residuals (m, C, k) into memberships (m, C, k). All are in C order.
+
+    A client's log likelihood is top + log(whole), (m, C) each, top being the largest of its kinds': logarithms take
+    long, and one of a product does for many clients.
+    """
     clients, count, k = losses.shape
     half_spread = (0.5 * (np.log(2.0 * np.pi) + log_variance)).ravel()
     half_precision = (0.5 * np.exp(-log_variance)).ravel()
@@ -85,18 +90,18 @@ def posterior(
             flat[i, j] = prior[j] - rows[i] * half_spread[j] - squares[i, j] * half_precision[j]
     for i in range(clients):
         for c in range(count):
-            top = flat[i, c * k]
+            best = flat[i, c * k]
             for j in range(c * k + 1, (c + 1) * k):
-                top = max(top, flat[i, j])  # without a jump that cannot be foreseen
-            likelihood[i, c] = top
+                best = max(best, flat[i, j])  # without a jump that cannot be foreseen
+            top[i, c], whole[i, c] = best, 1.0
             for j in range(c * k, (c + 1) * k):
-                flat[i, j] -= top
+                flat[i, j] -= best
             if hard:
-                best = c * k
-                while flat[i, best] < 0.0:
-                    best += 1
+                own = c * k
+                while flat[i, own] < 0.0:
+                    own += 1
                 for j in range(c * k, (c + 1) * k):
-                    flat[i, j] = 0.0 if j == best else 2.0 * _FAR
+                    flat[i, j] = 0.0 if j == own else 2.0 * _FAR
     exponentials(flat.ravel())
     if hard:
         return
@@ -105,10 +110,23 @@ def posterior(
             total = 0.0
             for j in range(c * k, (c + 1) * k):
                 total += flat[i, j]
-            likelihood[i, c] += np.log(total)
+            whole[i, c] = total
             inverse = 1.0 / total
             for j in range(c * k, (c + 1) * k):
                 flat[i, j] *= inverse
+
+
+@compiled
+def log_likelihood(top: Floats, whole: Floats, out: Floats) -> None:
+    """Add up the log likelihoods of clients as `posterior` gives them, (m, C) each. -> out (C,)."""
+    for c in range(len(out)):
+        total, product = 0.0, 1.0
+        for i in range(len(top)):
+            total += top[i, c]
+            product *= whole[i, c]
+            if product > 1e100:
+                total, product = total + np.log(product), 1.0
+        out[c] += total + np.log(product)
 
 
 @compiled
@@ -249,11 +267,9 @@ def expect(
     n_clients, size, words = len(offsets) - 1, most_rows(offsets), in_words(models)
     x, predicted = lined(size, width, phi), room_for(size, words)
     target, weights = np.empty((1, size), phi.dtype), np.zeros((1, predicted.shape[1]), phi.dtype)
-    losses, membership, likelihood = (
-        np.empty((n_clients + LANES, total)),
-        np.empty((n_clients + LANES, total)),
-        np.empty((n_clients, count)),
-    )
+    losses, membership = np.empty((n_clients + LANES, total)), np.empty((n_clients + LANES, total))
+    top, whole, likelihood = np.empty((size, count)), np.empty((size, count)), np.zeros(count)
+    active = np.empty(total + 1, np.int64)
     clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
     score = np.zeros((total, width))
     gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
@@ -276,29 +292,31 @@ def expect(
         losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
         squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
-        posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, likelihood[begin:end])
+        posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
+        log_likelihood(top[: end - begin], whole, likelihood)
         _add_shares(membership, losses, sizes, begin, end, clients, rows, squares)
         for i in range(begin, end):
             a, b = offsets[i] - first, offsets[i + 1] - first
-            for j in range(total):
-                share = membership[i, j]
-                weights[0, j] = share
-                moved = share - before[i, j] if known else share
-                if curvature and abs(moved) > negligible:
-                    root = phi.dtype.type(np.sqrt(abs(moved)))
-                    p = j if moved > 0 else total + j
-                    row = a
-                    while row < b:
-                        if height[p] == room:
-                            _take_up(gram, pile[p * (room + ROOM) :], width, p, room)
-                            height[p] = 0
-                        top, some = height[p], min(b - row, room - height[p])
-                        for h in range(some):
-                            for line in range(lines):
-                                place = p * (room + ROOM) + top + h
-                                write_line(pile, place, line, root * read_line(x, row + h, line))
-                        height[p] = top + some
-                        row += some
+            moving = 0
+            for j in range(total):  # without a jump that cannot be foreseen
+                weights[0, j] = membership[i, j]
+                active[moving] = j
+                moving += abs(membership[i, j] - (before[i, j] if known else 0.0)) > negligible
+            for j in active[: moving if curvature else 0]:
+                moved = membership[i, j] - (before[i, j] if known else 0.0)
+                root, p = phi.dtype.type(np.sqrt(abs(moved))), j if moved > 0 else total + j
+                row = a
+                while row < b:
+                    if height[p] == room:
+                        _take_up(gram, pile[p * (room + ROOM) :], width, p, room)
+                        height[p] = 0
+                    some = min(b - row, room - height[p])
+                    place = p * (room + ROOM) + height[p]
+                    for h in range(some):
+                        for line in range(lines):
+                            write_line(pile, place + h, line, root * read_line(x, row + h, line))
+                    height[p] += some
+                    row += some
             for row in range(a, b):
                 for j in range(0, predicted.shape[1], LANES):
                     write(predicted, row, j, read(weights, 0, j) * (target[0, row] - read(predicted, row, j)))
@@ -310,7 +328,7 @@ def expect(
     numbers = np.empty((count, 1 + k * (3 + k + width + gram.shape[1] * curvature)))
     for c in range(count):
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
-        numbers[c, 0], end = likelihood[:, c].sum(), 1
+        numbers[c, 0], end = likelihood[c], 1
         for part in (clients, rows, squares):
             numbers[c, end : end + k] = part[c * k : (c + 1) * k]
             end += k

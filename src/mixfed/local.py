@@ -7,8 +7,9 @@ A client moves its copy of a kind's model by X^T w, w (n,) one number for each o
 
 with r the residuals and rate = eta lambda / n. So all that a client with few rows needs is X X^T, and no local step
 looks at features again; with another loss than the squared one, a step adds rate times the loss' slope at the
-predictions as X X^T w has moved them. A line of clients with about as many rows take their steps side by side. A client
-with many rows moves its model itself (FedAvg), or solves with the smaller of X X^T and X^T X (FedProx).
+predictions as X X^T w has moved them. A client with many rows moves its model itself (FedAvg), or finds its shift as
+(I + rate X^T X)^-1 rate X^T r, where X^T X is the smaller (FedProx). What is small is done for a line of clients of
+about the same size, side by side.
 
 Shapes: n rows of a tile, c clients, E models, q owners of sums.
 """
@@ -23,7 +24,7 @@ from .arrays import Array, Floats, Ints
 from .compiled import compiled, inlined
 from .lanes import LANES, LINE, inverse, number, read, read_line, write, write_line
 from .losses import slope
-from .products import add_rows, add_squares, inner_products, last_half, lined, products_along
+from .products import add_rows, add_squares, inner_products, last_line, lined, products_along
 
 FEDAVG, FEDPROX = 0, 1
 FEW = 32
@@ -44,7 +45,7 @@ def room_to_move(size: int, width: int, owners: int, like: Array) -> Room:
         np.zeros((FEW, line), like.dtype),
         np.zeros((FEW, line), like.dtype),
         np.zeros((FEW, line), like.dtype),
-        np.zeros((1, line), like.dtype),
+        np.zeros((FEW, line), like.dtype),
     )
     alone = (
         lined(side, side + 1, like),
@@ -81,14 +82,32 @@ def move(
     Sizes do not fall, unless there is one local step.
     """
     weight, order, begins = room[2]
-    one_step = update == FEDAVG and local_steps == 1
+    dim, one_step = x.shape[1], update == FEDAVG and local_steps == 1
+    most = min(FEW, dim if update == FEDPROX else _DEEP * local_steps)
     few = len(sizes) if one_step else 0
-    most = FEW if update == FEDPROX else min(FEW, _DEEP * local_steps)
     while few < len(sizes) and sizes[few] <= most:
         few += 1
+    beside = len(sizes) if one_step or (update == FEDPROX and dim <= FEW) else few
     if not one_step:
         _side_by_side(
-            code, update, step, local_steps, x, targets, predicted, starts, sizes, models, shares, few, weight, *room[0]
+            code,
+            update,
+            step,
+            local_steps,
+            x,
+            targets,
+            predicted,
+            starts,
+            sizes,
+            models,
+            shares,
+            owners,
+            few,
+            beside,
+            weight,
+            total,
+            room[0],
+            room[1],
         )
     begins[:] = 0
     for i in range(few):
@@ -105,7 +124,7 @@ def move(
     for j in range(len(begins) - 2):
         if begins[j + 1] > begins[j]:
             add_rows(total, j, x, order, weight, begins[j], begins[j + 1])
-    for i in range(few, len(sizes)):
+    for i in range(beside, len(sizes)):
         begin, end, rate = starts[i], starts[i] + sizes[i], x.dtype.type(step * shares[i] / sizes[i])
         if update == FEDPROX:
             _solve_alone(x, targets, predicted, models[i], begin, end, rate, owners[i], total, *room[1])
@@ -134,60 +153,84 @@ def _side_by_side(
     sizes: Ints,
     models: Ints,
     shares: Floats,
+    owners: Ints,
     few: int,
+    beside: int,
     weight: Array,
-    gram: Array,
-    factor: Array,
-    y: Array,
-    start: Array,
-    found: Array,
-    fall: Array,
-    rates: Array,
+    total: Array,
+    room: tuple[Array, ...],
+    alone: tuple[Array, ...],
 ) -> None:
-    """Find what the rows of the first ``few`` clients weigh in n_i times their shifts, a line at a time. -> (1, n)."""
-    line = gram.shape[1]
-    last, inside = last_half(x)
-    for begin in range(0, few, line):
-        count = min(line, few - begin)
-        size = sizes[begin + count - 1]
-        for lane in range(line):
-            rates[0, lane] = 0.0
+    """Update the first ``beside`` clients, a line at a time.
+
+    Of the first ``few`` it finds what their rows weigh in n_i times their shifts, (1, n); those of the others, who have
+    more rows than features, it adds to the total.
+    """
+    gram, factor, y, start, found, fall, rates = room
+    dim, line = x.shape[1], gram.shape[1]
+    last, inside = last_line(x)
+    for begin in range(0, beside, line):
+        count = min(line, beside - begin)
+        size = min(sizes[begin + count - 1], dim) if update == FEDPROX else sizes[begin + count - 1]
+        rates[: size + size % 2] = 0.0  # a row that is not there moves nobody
         for lane in range(count):
             i = begin + lane
             first, rows, j = starts[i], sizes[i], models[i]
-            rates[0, lane] = step * shares[i] / rows
-            for a in range(0, rows, 2):
-                for b in range(0, a + 1, 2):
-                    four = inner_products(x, first + a, first + b, last, inside)
-                    gram[_place(a, b), lane] = number(four, 0)
-                    if b < a:
-                        gram[_place(a, b + 1), lane] = number(four, 1)
-                    gram[_place(a + 1, b), lane] = number(four, 2)
-                    gram[_place(a + 1, b + 1), lane] = number(four, 3)
-            for a in range(rows):
-                y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
-            for a in range(rows, size):  # a row that is not there moves nobody
-                y[a, lane] = start[a, lane] = 0.0
-                for b in range(a + 1):
-                    gram[_place(a, b), lane] = 0.0
+            rate = step * shares[i] / rows
+            for a in range(min(rows, size)):
+                rates[a, lane] = rate
+            if i < few:
+                for a in range(0, rows, 2):
+                    for b in range(0, a + 1, 2):
+                        four = inner_products(x, first + a, first + b, last, inside)
+                        gram[_place(a, b), lane] = number(four, 0)
+                        if b < a:
+                            gram[_place(a, b + 1), lane] = number(four, 1)
+                        gram[_place(a + 1, b), lane] = number(four, 2)
+                        gram[_place(a + 1, b + 1), lane] = number(four, 3)
+                for a in range(rows):
+                    y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
+            else:
+                _, triangle, gradient, _, residual, order = alone
+                for row in range(first, first + rows):
+                    residual[0, row] = targets[0, row] - predicted[row, j]
+                _normal_equations(x, first, rows, residual, order, triangle, gradient)
+                for a in range(dim):
+                    y[a, lane], start[a, lane] = gradient[0, a], 0.0
+                for a in range(len(triangle)):
+                    gram[a, lane] = triangle[a]
         if update == FEDPROX:
             _solve(gram, rates, y, start, size, factor, found)
         else:
             _descend(code, gram, rates, y, start, size, local_steps, fall, found)
         for lane in range(count):
-            first, rows = starts[begin + lane], sizes[begin + lane]
-            for a in range(rows):
-                weight[0, first + a] = rows * found[a, lane]
+            first, rows, owner = starts[begin + lane], sizes[begin + lane], owners[begin + lane]
+            if begin + lane < few:
+                for a in range(rows):
+                    weight[0, first + a] = rows * found[a, lane]
+            else:
+                for m in range(dim):
+                    total[owner, m] += rows * found[m, lane]
+
+
+@compiled
+def _normal_equations(
+    x: Array, first: int, rows: int, residual: Array, order: Ints, triangle: Floats, gradient: Array
+) -> None:
+    """Write X^T X, packed, and X^T r of the client whose rows begin with ``first``. residual (1, n)."""
+    triangle[:] = 0.0
+    add_squares(triangle, x[first:], x.shape[1], rows, 1.0)
+    gradient[0] = 0.0
+    add_rows(gradient, 0, x, order, residual, first, first + rows)
 
 
 @inlined
 def _descend(
     code: int, gram: Array, rates: Array, y: Array, start: Array, size: int, steps: int, fall: Array, found: Array
 ) -> None:
-    """Take local steps with a line of clients. gram (., line), packed; y, start (n, line) -> found (n, line)."""
-    rate = read_line(rates, 0, 0)
+    """Take local steps with a line of clients. gram (., line), packed; rates, y, start (n, line) -> found (n, line)."""
     for a in range(size):
-        write_line(found, a, 0, rate * slope(code, read_line(y, a, 0), read_line(start, a, 0)))
+        write_line(found, a, 0, read_line(rates, a, 0) * slope(code, read_line(y, a, 0), read_line(start, a, 0)))
     for _ in range(1, steps):
         for a in range(size):
             moved = read_line(start, a, 0)
@@ -195,7 +238,7 @@ def _descend(
                 moved += read_line(gram, _place(a, b), 0) * read_line(found, b, 0)
             for b in range(a, size):
                 moved += read_line(gram, _place(b, a), 0) * read_line(found, b, 0)
-            write_line(fall, a, 0, rate * slope(code, read_line(y, a, 0), moved))
+            write_line(fall, a, 0, read_line(rates, a, 0) * slope(code, read_line(y, a, 0), moved))
         for a in range(size):
             write_line(found, a, 0, read_line(found, a, 0) + read_line(fall, a, 0))
 
@@ -204,40 +247,55 @@ def _descend(
 def _solve(gram: Array, rates: Array, y: Array, start: Array, size: int, factor: Array, found: Array) -> None:
     """Solve (I + rate gram) found = rate (y - start) for a line of clients, by L D L^T.
 
-    gram (., line), packed; y, start (n, line) -> found (n, line). factor (., line) is to work with: it gets L, and the
-    inverse of D in its diagonal.
+    gram (., line), packed; rates, y, start (n, line) -> found (n, line). factor (., line) is to work with: it gets L,
+    and the inverse of D in its diagonal.
     """
-    rate = read_line(rates, 0, 0)
-    for a in range(size):
-        own = _place(a, 0)
-        for b in range(0, a - 1, 2):  # two at a time: none waits for the sum before
-            upper, lower = _place(b, 0), _place(b + 1, 0)
-            one, other = rate * read_line(gram, own + b, 0), rate * read_line(gram, own + b + 1, 0)
+    for a in range(0, size, 2):  # two rows and two columns at a time: half as often to memory
+        own, below = _place(a, 0), _place(a + 1, 0)
+        rate, rate_below = read_line(rates, a, 0), read_line(rates, a + 1, 0)
+        for b in range(0, a, 2):
+            left, right = _place(b, 0), _place(b + 1, 0)
+            s0, s1 = rate * read_line(gram, own + b, 0), rate * read_line(gram, own + b + 1, 0)
+            t0, t1 = rate_below * read_line(gram, below + b, 0), rate_below * read_line(gram, below + b + 1, 0)
             for c in range(b):
-                entry = read_line(factor, own + c, 0)
-                one -= entry * read_line(factor, upper + c, 0)
-                other -= entry * read_line(factor, lower + c, 0)
-            write_line(factor, own + b, 0, one)
-            write_line(factor, own + b + 1, 0, other - one * read_line(factor, lower + b, 0))
-        if a % 2 == 1:
-            upper, one = _place(a - 1, 0), rate * read_line(gram, own + a - 1, 0)
-            for c in range(a - 1):
-                one -= read_line(factor, own + c, 0) * read_line(factor, upper + c, 0)
-            write_line(factor, own + a - 1, 0, one)
-        pivot, rest = 1.0 + rate * read_line(gram, own + a, 0), rate * (read_line(y, a, 0) - read_line(start, a, 0))
-        for b in range(a):
-            entry = read_line(factor, own + b, 0)
-            scaled = entry * read_line(factor, _place(b, b), 0)
-            pivot -= entry * scaled
-            rest -= scaled * read_line(found, b, 0)
-            write_line(factor, own + b, 0, scaled)
-        write_line(factor, own + a, 0, inverse(pivot))
-        write_line(found, a, 0, rest)
+                s, t = read_line(factor, own + c, 0), read_line(factor, below + c, 0)
+                first, second = read_line(factor, left + c, 0), read_line(factor, right + c, 0)
+                s0 -= s * first
+                s1 -= s * second
+                t0 -= t * first
+                t1 -= t * second
+            second = read_line(factor, right + b, 0)
+            write_line(factor, own + b, 0, s0)
+            write_line(factor, own + b + 1, 0, s1 - s0 * second)
+            write_line(factor, below + b, 0, t0)
+            write_line(factor, below + b + 1, 0, t1 - t0 * second)
+        between = rate_below * read_line(gram, below + a, 0)
+        _finish_row(gram, rates, y, start, a, factor, found)
+        for c in range(a):
+            between -= read_line(factor, below + c, 0) * read_line(factor, own + c, 0)
+        write_line(factor, below + a, 0, between)
+        if a + 1 < size:
+            _finish_row(gram, rates, y, start, a + 1, factor, found)
     for a in range(size - 1, -1, -1):
         rest = read_line(found, a, 0) * read_line(factor, _place(a, a), 0)
         for b in range(a + 1, size):
             rest -= read_line(factor, _place(b, a), 0) * read_line(found, b, 0)
         write_line(found, a, 0, rest)
+
+
+@inlined
+def _finish_row(gram: Array, rates: Array, y: Array, start: Array, a: int, factor: Array, found: Array) -> None:
+    """Turn row a of the factor from L D into L, and give its pivot and what it leaves of the right-hand side."""
+    rate, own = read_line(rates, a, 0), _place(a, 0)
+    pivot, rest = 1.0 + rate * read_line(gram, own + a, 0), rate * (read_line(y, a, 0) - read_line(start, a, 0))
+    for b in range(a):
+        entry = read_line(factor, own + b, 0)
+        scaled = entry * read_line(factor, _place(b, b), 0)
+        pivot -= entry * scaled
+        rest -= scaled * read_line(found, b, 0)
+        write_line(factor, own + b, 0, scaled)
+    write_line(factor, own + a, 0, inverse(pivot))
+    write_line(found, a, 0, rest)
 
 
 @inlined
@@ -261,7 +319,7 @@ def _descend_alone(
     order: Ints,
 ) -> None:
     """Take local steps with one client, whose rows are ``begin:end``, and add its shift."""
-    rows, dim, last = end - begin, x.shape[1], last_half(x)[0]
+    rows, dim = end - begin, x.shape[1]
     shift[0] = 0.0
     for row in range(rows):
         start[0, row] = predicted[begin + row, model]
@@ -269,7 +327,7 @@ def _descend_alone(
         for row in range(0, rows, LANES):
             moved = read(start, 0, row)
             if step > 0:
-                moved += products_along(x, begin + row, last, shift)
+                moved += products_along(x, begin + row, shift)
             write(fall, 0, begin + row, rate * slope(code, read(targets, 0, begin + row), moved))
         add_rows(shift, 0, x, order, fall, begin, end)
         shift[0, dim:] = 0.0  # where rows were read beyond their ends
@@ -303,7 +361,7 @@ def _solve_alone(
     for row in range(begin, end):
         fall[0, row] = rate * (targets[0, row] - predicted[row, model])
     if rows <= dim:
-        last, inside = last_half(x)
+        last, inside = last_line(x)
         for a in range(0, rows, 2):
             for b in range(0, a + 1, 2):
                 four = inner_products(x, begin + a, begin + b, last, inside)
@@ -316,10 +374,7 @@ def _solve_alone(
             fall[0, begin + row] = rows * solution[0, row]
         add_rows(total, owner, x, order, fall, begin, end)
         return
-    triangle[:] = 0.0
-    add_squares(triangle, x[begin:], dim, rows, 1.0)
-    shift[0] = 0.0
-    add_rows(shift, 0, x, order, fall, begin, end)
+    _normal_equations(x, begin, rows, fall, order, triangle, shift)
     for a in range(dim):
         for b in range(a + 1):
             matrix[b, a] = rate * triangle[_place(a, b)]

@@ -172,9 +172,9 @@ def add_squares(triangle: Floats, rows: Array, width: int, count: int, sign: flo
 
 
 @compiled
-def last_half(x: Array) -> tuple[int, Array]:
-    """Find the last half of a line in a row of x (n, d): its place, and which of its numbers are the row's, (1, .)."""
-    lanes = LINE // 2 // x.itemsize
+def last_line(x: Array) -> tuple[int, Array]:
+    """Find the last line in a row of x (n, d): its place, and which of its numbers are the row's, (1, line)."""
+    lanes = LINE // x.itemsize
     last, inside = (x.shape[1] - 1) // lanes, np.zeros((1, lanes), x.dtype)
     inside[0, : x.shape[1] - last * lanes] = 1.0
     return last, inside
@@ -182,17 +182,29 @@ def last_half(x: Array) -> tuple[int, Array]:
 
 @inlined
 def inner_products(x: Array, first: int, second: int, last: int, inside: Array) -> Any:
-    """Give the products of two neighbours among rows of x (n, d) with two others; ``last`` and ``inside``: `last_half`.
+    """Give the products of two neighbours among rows of x (n, d) with two others; ``last`` and ``inside``: `last_line`.
 
     Four numbers: those of row ``first`` with ``second`` and ``second + 1``, then those of ``first + 1``.
     """
-    own = read_half(inside, 0, 0)
-    a, b = read_half(x, first, last) * own, read_half(x, first + 1, last) * own
-    c, d = read_half(x, second, last), read_half(x, second + 1, last)
+    m, own, other = 2 * last, read_half(inside, 0, 0), read_half(inside, 0, 1)
+    a, b = read_half(x, first, m) * own, read_half(x, first + 1, m) * own
+    c, d = read_half(x, second, m), read_half(x, second + 1, m)
     ac, ad, bc, bd = a * c, a * d, b * c, b * d
-    for m in range(last):
+    a, b = read_half(x, first, m + 1) * other, read_half(x, first + 1, m + 1) * other
+    c, d = read_half(x, second, m + 1), read_half(x, second + 1, m + 1)
+    ac += a * c
+    ad += a * d
+    bc += b * c
+    bd += b * d
+    for m in range(0, 2 * last, 2):  # two halves at a time, which the compiler would not do with so few
         a, b = read_half(x, first, m), read_half(x, first + 1, m)
         c, d = read_half(x, second, m), read_half(x, second + 1, m)
+        ac += a * c
+        ad += a * d
+        bc += b * c
+        bd += b * d
+        a, b = read_half(x, first, m + 1), read_half(x, first + 1, m + 1)
+        c, d = read_half(x, second, m + 1), read_half(x, second + 1, m + 1)
         ac += a * c
         ad += a * d
         bc += b * c
@@ -201,14 +213,14 @@ def inner_products(x: Array, first: int, second: int, last: int, inside: Array) 
 
 
 @inlined
-def products_along(x: Array, row: int, last: int, vector: Array) -> Any:
+def products_along(x: Array, row: int, vector: Array) -> Any:
     """Give the products of eight rows of x (n, d), from ``row`` on, with one vector (1, .), `lined`."""
     v = read_half(vector, 0, 0)
     s0, s1 = read_half(x, row, 0) * v, read_half(x, row + 1, 0) * v
     s2, s3 = read_half(x, row + 2, 0) * v, read_half(x, row + 3, 0) * v
     s4, s5 = read_half(x, row + 4, 0) * v, read_half(x, row + 5, 0) * v
     s6, s7 = read_half(x, row + 6, 0) * v, read_half(x, row + 7, 0) * v
-    for m in range(1, last + 1):
+    for m in range(1, vector.shape[1] * vector.itemsize // (LINE // 2)):
         v = read_half(vector, 0, m)
         s0 += read_half(x, row, m) * v
         s1 += read_half(x, row + 1, m) * v

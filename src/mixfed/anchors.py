@@ -90,7 +90,7 @@ class Anchors:
     def memberships(self, candidates: Candidates) -> tuple[Floats, Floats]:
         """Give log likelihoods (a, C) and memberships (a, C, k)."""
         count, k, dim = candidates.theta.shape
-        losses = self.losses(candidates.theta.reshape(count * k, dim)).reshape(-1, count, k)
+        losses = 0.5 * self.losses(candidates.theta.reshape(count * k, dim)).reshape(-1, count, k)
         membership, top, whole = np.empty_like(losses), np.empty(losses.shape[:2]), np.empty(losses.shape[:2])
         posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, top, whole)
         return top + np.log(whole), membership

@@ -18,23 +18,25 @@ from .local import move, room_to_move
 from .losses import value
 from .products import in_words, lined, multiply, room_for, with_room
 
-TILE = 1024
+TILE = 512
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
+_LARGE_TILE = 1024
+"""Rows of a tile that is not copied, so that clients find others with as many rows."""
 
 
 @compiled
-def tile_end(offsets: Ints, begin: int) -> int:
+def tile_end(offsets: Ints, begin: int, tile: int = TILE) -> int:
     """Give the end of the tile of whole clients that begins with client ``begin``; a large client is a tile."""
     end = begin + 1
-    while end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= TILE:
+    while end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= tile:
         end += 1
     return end
 
 
 @compiled
-def most_rows(offsets: Ints) -> int:
+def most_rows(offsets: Ints, tile: int = TILE) -> int:
     """Give the rows of the largest tile."""
-    most = TILE
+    most = tile
     for i in range(len(offsets) - 1):
         most = max(most, offsets[i + 1] - offsets[i])
     return most
@@ -146,7 +148,7 @@ def refine(
     """
     dim, k = theta.shape
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    size, models = most_rows(offsets), in_words(theta)
+    size, models = most_rows(offsets, _LARGE_TILE), in_words(theta)
     predicted, targets = room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
     losses, membership = np.empty((size, predicted.shape[1])), np.empty((0 if hard else size, k))
     total, room, shares = lined(k, dim, phi), room_to_move(size, dim, k, phi), np.ones(size)
@@ -159,7 +161,7 @@ def refine(
     )
     begin = 0
     while begin < len(offsets) - 1:
-        end = tile_end(offsets, begin)
+        end = tile_end(offsets, begin, _LARGE_TILE)
         first, rows, count = offsets[begin], offsets[end] - offsets[begin], end - begin
         by_rows(offsets, begin, end, who, starts, sizes)
         x = with_room(phi, first, first + rows)

@@ -159,20 +159,6 @@ def spread(_context: Any, array: Any, row: Any, place: Any) -> Any:
 
 
 @_known
-def folded(_context: Any, line: Any) -> Any:
-    """Give eight numbers: those of a line, or the sums of its pairs."""
-    own = Lanes(line.dtype, LANES)
-
-    def lower(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        if line == own:
-            return values[0]
-        left, right = (_shuffled(builder, *values, *values, range(one, line.count, 2)) for one in (0, 1))
-        return builder.fadd(left, right, flags=_FLAGS)
-
-    return own(line), lower
-
-
-@_known
 def write(_context: Any, array: Any, row: Any, column: Any, lanes: Any) -> Any:
     """Write eight numbers into an array (n, m) as `read` reads them, or any other number of them."""
 
@@ -182,6 +168,26 @@ def write(_context: Any, array: Any, row: Any, column: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.intp, lanes), lower
+
+
+@_known
+def write_folded(_context: Any, array: Any, row: Any, column: Any, first: Any, second: Any) -> Any:
+    """Write eight numbers each of two lines into a row and the next: those of the lines, or the sums of their pairs."""
+    own = Lanes(first.dtype, LANES)
+
+    def lower(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        array_value, row_value, column_value, *lines = values
+        if first != own:
+            left, right = (_shuffled(builder, *lines, range(one, 2 * first.count, 2)) for one in (0, 1))
+            both = builder.fadd(left, right, flags=_FLAGS)
+            lines = [_shuffled(builder, both, both, range(one, one + LANES)) for one in (0, LANES)]
+        for i, eight in enumerate(lines):
+            place = array_value, builder.add(row_value, row_value.type(i)), column_value
+            pointer = _pointer(context, builder, array, place, context.get_value_type(own))
+            builder.store(eight, pointer, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, first, first), lower
 
 
 @_known

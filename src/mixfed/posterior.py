@@ -75,19 +75,18 @@ def posterior(
     top: Floats,
     whole: Floats,
 ) -> None:
-    """Turn squared residuals (m, C, k) into memberships (m, C, k). All are in C order.
+    """Turn losses, half the squared residuals (m, C, k), into memberships (m, C, k). All are in C order.
 
     A client's log likelihood is top + log(whole), (m, C) each, top being the largest of its kinds': logarithms take
     long, and one of a product does for many clients.
     """
     clients, count, k = losses.shape
     half_spread = (0.5 * (np.log(2.0 * np.pi) + log_variance)).ravel()
-    half_precision = (0.5 * np.exp(-log_variance)).ravel()
-    prior = log_weight.ravel()
-    flat, squares = membership.reshape(clients, count * k), losses.reshape(clients, count * k)
+    precision, prior = np.exp(-log_variance).ravel(), log_weight.ravel()
+    flat, loss = membership.reshape(clients, count * k), losses.reshape(clients, count * k)
     for i in range(clients):
         for j in range(count * k):
-            flat[i, j] = prior[j] - rows[i] * half_spread[j] - squares[i, j] * half_precision[j]
+            flat[i, j] = prior[j] - rows[i] * half_spread[j] - loss[i, j] * precision[j]
     for i in range(clients):
         for c in range(count):
             best = flat[i, c * k]
@@ -138,7 +137,7 @@ def _add_shares(
     end: int,
     clients: Floats,
     rows: Floats,
-    squares: Floats,
+    loss: Floats,
 ) -> None:
     """Add the memberships (m, L) of some clients to ``clients`` (L,), and times their rows and losses to the others."""
     block = np.empty((3, LANES))
@@ -155,7 +154,7 @@ def _add_shares(
         for lane in range(min(LANES, len(clients) - j)):
             clients[j + lane] += block[0, lane]
             rows[j + lane] += block[1, lane]
-            squares[j + lane] += block[2, lane]
+            loss[j + lane] += block[2, lane]
 
 
 @compiled
@@ -184,7 +183,7 @@ def _add_missing_information(
 ) -> None:
     """Add the covariance of clients' complete scores over the kinds, by pairs of these, to a total.
 
-    models (D, k), membership (m, k), losses (m, k), which are squared residuals -> total (k (k + 1) / 2, q, q). The
+    models (D, k), membership (m, k), losses (m, k), half the squared residuals -> total (k (k + 1) / 2, q, q). The
     score s_j of kind j is that of (theta_j, log variance_j, log weight_j), q = D + 2, and the covariance has blocks
     w_j (1 - w_j) s_j s_j^T and - w_j w_l s_j s_l^T, of which those with j < l are given. A client that is sure of its
     kind has none, and most others waver between two: so the pairs of kinds are gathered, not the clients.
@@ -214,7 +213,7 @@ def _add_missing_information(
                 residual = precision[j] * ((y[offsets[i] + row] - target_centre) / target_unit - predicted[row, j])
                 for m in range(width):
                     own[m] += residual * x[row, m]
-            own[width] = 0.5 * (losses[i, j] * precision[j] - n_rows)
+            own[width] = losses[i, j] * precision[j] - 0.5 * n_rows
             own[width + 1] = 1.0
         for a in active[:count]:
             for b in active[:count]:
@@ -270,7 +269,7 @@ def expect(
     losses, membership = np.empty((n_clients + LANES, total)), np.empty((n_clients + LANES, total))
     top, whole, likelihood = np.empty((size, count)), np.empty((size, count)), np.zeros(count)
     active = np.empty(total + 1, np.int64)
-    clients, rows, squares = np.zeros(total), np.zeros(total), np.zeros(total)
+    clients, rows, loss = np.zeros(total), np.zeros(total), np.zeros(total)
     score = np.zeros((total, width))
     gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
     known = len(before) > 0
@@ -289,12 +288,11 @@ def expect(
             target[0, row] = (y[first + row] - target_centre) / target_unit
         multiply(x, tile, words, predicted)
         tile_losses(_CODE, target, predicted, offsets[begin:end] - first, sizes[begin:end], losses[begin:], places)
-        losses[begin:end] *= 2.0  # which makes them squared residuals
         shape = (end - begin, count, k)
-        squared, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
-        posterior(squared, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
+        left, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
+        posterior(left, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
         log_likelihood(top[: end - begin], whole, likelihood)
-        _add_shares(membership, losses, sizes, begin, end, clients, rows, squares)
+        _add_shares(membership, losses, sizes, begin, end, clients, rows, loss)
         for i in range(begin, end):
             a, b = offsets[i] - first, offsets[i + 1] - first
             moving = 0
@@ -329,7 +327,7 @@ def expect(
     for c in range(count):
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
         numbers[c, 0], end = likelihood[c], 1
-        for part in (clients, rows, squares):
+        for part in (clients, rows, 2.0 * loss):  # squared residuals
             numbers[c, end : end + k] = part[c * k : (c + 1) * k]
             end += k
         numbers[c, end : end + k * k] = np.dot(own.T, own).ravel()
@@ -341,11 +339,11 @@ def expect(
     missing = np.zeros((len(informed), k * (k + 1) // 2, width + 2, width + 2))
     for i in range(len(informed)):
         c = informed[i]
-        own, shares, left = (
+        own, mine, lost = (
             models[:, c * k : (c + 1) * k].copy(),
             membership[:, c * k : (c + 1) * k],
             losses[:, c * k : (c + 1) * k],
         )
         units = (centre, stretch, target_centre, target_unit)
-        _add_missing_information(phi, y, offsets, *units, own, shares, left, np.exp(-log_variance[c]), missing[i])
+        _add_missing_information(phi, y, offsets, *units, own, mine, lost, np.exp(-log_variance[c]), missing[i])
     return numbers, missing, membership[:n_clients]

@@ -19,7 +19,6 @@ from .lanes import (
     LANES,
     LINE,
     as_mutable,
-    folded,
     line_of_zeros,
     read_half,
     read_line,
@@ -27,6 +26,7 @@ from .lanes import (
     sums_of_eight,
     sums_of_four,
     write,
+    write_folded,
     write_line,
 )
 
@@ -98,12 +98,9 @@ def multiply(x: Array, count: int, models: Array, out: Array) -> None:
                 s4 += spread(x, row + 4, m) * line
                 s5 += spread(x, row + 5, m) * line
             j = LANES * eight
-            write(out, row, j, folded(s0))
-            write(out, row + 1, j, folded(s1))
-            write(out, row + 2, j, folded(s2))
-            write(out, row + 3, j, folded(s3))
-            write(out, row + 4, j, folded(s4))
-            write(out, row + 5, j, folded(s5))
+            write_folded(out, row, j, s0, s1)
+            write_folded(out, row + 2, j, s2, s3)
+            write_folded(out, row + 4, j, s4, s5)
 
 
 @inlined

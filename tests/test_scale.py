@@ -109,7 +109,7 @@ def test_blocks_are_whole_clients_of_about_equal_rows():
         assert blocks[-1][1] == n_clients
         assert all(left[1] == right[0] for left, right in itertools.pairwise(blocks))
         rows = [offsets[end] - offsets[begin] for begin, end in blocks]
-        assert max(rows) <= 32_768 + 20
+        assert max(rows) <= 65_536 + 20
         assert max(rows) * dim <= 4_000_000 + 20 * dim
 
 

@@ -66,9 +66,7 @@ def by_rows(offsets: Ints, begin: int, end: int, who: Ints, starts: Ints, sizes:
 
 
 @compiled
-def tile_losses(
-    code: int, y: Array, predicted: Array, starts: Ints, sizes: Ints, out: Array, places: Ints
-) -> None:
+def tile_losses(code: int, y: Array, predicted: Array, starts: Ints, sizes: Ints, out: Array, places: Ints) -> None:
     """Loss of each client of a tile under each model. y (1, n), predicted (n, E) -> rows ``places`` of out (., E)."""
     for i in range(len(sizes)):
         for j in range(0, predicted.shape[1], LANES):
@@ -79,9 +77,7 @@ def tile_losses(
 
 
 @compiled
-def _tile_labels(
-    losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, labels: Ints
-) -> float:
+def _tile_labels(losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, labels: Ints) -> float:
     """Find the model of least loss for each client of a tile, the first of equals; give their log likelihood.
 
     losses (c, E) -> labels (c,).
@@ -102,9 +98,7 @@ def _tile_labels(
 
 
 @compiled
-def _tile_memberships(
-    losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, out: Floats
-) -> float:
+def _tile_memberships(losses: Floats, sizes: Ints, log_weights: Floats, noise: Floats, out: Floats) -> float:
     """Turn the losses (c, E) of a tile's clients into the posterior out (c, E); give their log likelihood."""
     k = len(noise)
     log_noise, precision = np.log(noise), 1.0 / (noise * noise)
@@ -264,9 +258,7 @@ def own_models(
         labels[i] = np.argmax(membership[who[i]])
         shares[i] = membership[who[i], labels[i]]
     shift, room = lined(n_clients, dim, phi), room_to_move(len(phi), dim, n_clients, phi)
-    move(
-        code, update, step, local_steps, x, targets, predicted, starts, sizes, labels, shares, who, shift, room
-    )
+    move(code, update, step, local_steps, x, targets, predicted, starts, sizes, labels, shares, who, shift, room)
     own = np.empty((n_clients, dim))
     for i in range(n_clients):
         for m in range(dim):

@@ -74,7 +74,9 @@ def _define(operation: Callable[..., Any], instruction: str) -> None:
         own = signature.return_type
 
         def lanes(kind: Any, value: Any) -> Any:
-            return value if isinstance(kind, Lanes) else _same(builder, context.cast(builder, value, kind, own.dtype), own)
+            return (
+                value if isinstance(kind, Lanes) else _same(builder, context.cast(builder, value, kind, own.dtype), own)
+            )
 
         return getattr(builder, instruction)(*map(lanes, signature.args, values), flags=_FLAGS)
 

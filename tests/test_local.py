@@ -56,9 +56,9 @@ def test_clients_move_as_in_a_plain_loop(dim, sizes, kind):
     which, owner = rng.integers(0, models, len(sizes)), rng.integers(0, owners, len(sizes))
     share = rng.random(len(sizes))
     share[0] = 0.0
-    room = room_to_move(n_rows, dim, owners, x)
     for update, step, steps in UPDATES:
-        total, expected, size = lined(owners, dim, x), np.zeros((owners, dim)), np.zeros(owners)
+        room, total = room_to_move(update, n_rows, dim, owners, x), lined(owners, dim, x)
+        total[:], expected, size = 0.0, np.zeros((owners, dim)), np.zeros(owners)
         move(0, update, step, steps, x, targets, predicted, starts, sizes, which, share, owner, total, room)
         for i, (begin, rows) in enumerate(zip(starts, sizes, strict=True)):
             own = x[begin : begin + rows].astype(float)

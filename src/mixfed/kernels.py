@@ -14,7 +14,7 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .compiled import compiled
 from .lanes import LANES, doubled, read, write, zeros
-from .local import move, room_to_move
+from .local import FEDPROX, move, room_to_move
 from .losses import value
 from .products import in_words, lined, multiply, room_for, with_room
 
@@ -36,7 +36,7 @@ def tile_end(offsets: Ints, begin: int, tile: int = TILE) -> int:
 @compiled
 def most_rows(offsets: Ints, tile: int = TILE) -> int:
     """Give the rows of the largest tile."""
-    most = tile
+    most = int(min(tile, offsets[-1] - offsets[0]))
     for i in range(len(offsets) - 1):
         most = max(most, offsets[i + 1] - offsets[i])
     return most
@@ -50,8 +50,7 @@ _SORTED = 64
 def by_rows(offsets: Ints, begin: int, end: int, who: Ints, starts: Ints, sizes: Ints) -> None:
     """Put the clients ``begin:end`` of a tile in the order of how many rows they have, all with many as equals.
 
-    So loops over their rows are as long as the one before, mostly, and the processor foresees where they end. Gives
-    their places in the tile, where their rows start there, and how many these are, (c,) each.
+    Gives their places in the tile, where their rows start there, and how many these are, (c,) each.
     """
     places = np.zeros(_SORTED + 2, np.int64)
     for i in range(begin, end):
@@ -66,14 +65,17 @@ def by_rows(offsets: Ints, begin: int, end: int, who: Ints, starts: Ints, sizes:
 
 
 @compiled
-def tile_losses(code: int, y: Array, predicted: Array, starts: Ints, sizes: Ints, out: Array, places: Ints) -> None:
-    """Loss of each client of a tile under each model. y (1, n), predicted (n, E) -> rows ``places`` of out (., E)."""
+def tile_losses(code: int, y: Array, predicted: Array, starts: Ints, sizes: Ints, out: Array) -> None:
+    """Loss of each client of a tile under each model. y (1, n), predicted (n, E) -> out (c, E).
+
+    If out has fewer columns, what is written beyond them is the next client's, which comes later.
+    """
     for i in range(len(sizes)):
         for j in range(0, predicted.shape[1], LANES):
             total = zeros()
             for row in range(starts[i], starts[i] + sizes[i]):
                 total += value(code, y[0, row], doubled(read(predicted, row, j)))
-            write(out, places[i], j, total)
+            write(out, i, j, total)
 
 
 @compiled
@@ -145,24 +147,29 @@ def refine(
     size, models = most_rows(offsets, _LARGE_TILE), in_words(theta)
     predicted, targets = room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
     losses, membership = np.empty((size, predicted.shape[1])), np.empty((0 if hard else size, k))
-    total, room, shares = lined(k, dim, phi), room_to_move(size, dim, k, phi), np.ones(size)
-    places, who, starts, sizes, labels = (
-        np.arange(size),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
+    total, shares = lined(k, dim, phi), np.ones(size)
+    total[:] = 0.0
+    room = room_to_move(update, size if local_steps > 0 else 0, dim, k, phi)
+    who, starts, sizes, labels = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
     )
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin, _LARGE_TILE)
         first, rows, count = offsets[begin], offsets[end] - offsets[begin], end - begin
-        by_rows(offsets, begin, end, who, starts, sizes)
+        if update == FEDPROX or local_steps > 1:
+            by_rows(offsets, begin, end, who, starts, sizes)
+        else:
+            for i in range(count):
+                starts[i], sizes[i] = offsets[begin + i] - first, offsets[begin + i + 1] - offsets[begin + i]
         x = with_room(phi, first, first + rows)
         for row in range(rows):
             targets[0, row] = y[first + row]
         multiply(x, rows, models, predicted)
-        tile_losses(code, targets, predicted, starts[:count], sizes[:count], losses, places)
+        tile_losses(code, targets, predicted, starts[:count], sizes[:count], losses)
         if hard:
             likelihood += _tile_labels(losses, sizes[:count], log_weights, noise, labels)
             for i in range(count):
@@ -212,7 +219,7 @@ def memberships(
     """Give the clients' memberships, (c, k). theta (d, k), in the precision of phi."""
     size, k, models = most_rows(offsets), theta.shape[1], in_words(theta)
     predicted, targets = room_for(size, models), np.empty((1, size), phi.dtype)
-    losses, labels, places = np.empty((size, predicted.shape[1])), np.empty(size, np.int64), np.arange(size)
+    losses, labels = np.empty((size, predicted.shape[1])), np.empty(size, np.int64)
     out = np.zeros((len(offsets) - 1, k))
     begin = 0
     while begin < len(offsets) - 1:
@@ -221,7 +228,7 @@ def memberships(
         starts, sizes = offsets[begin:end] - first, offsets[begin + 1 : end + 1] - offsets[begin:end]
         multiply(with_room(phi, first, first + rows), rows, models, predicted)
         targets[0, :rows] = y[first : first + rows]
-        tile_losses(code, targets, predicted, starts, sizes, losses, places)
+        tile_losses(code, targets, predicted, starts, sizes, losses)
         if hard:
             _tile_labels(losses, sizes, log_weights, noise, labels)
             for i in range(begin, end):
@@ -257,7 +264,8 @@ def own_models(
     for i in range(n_clients):
         labels[i] = np.argmax(membership[who[i]])
         shares[i] = membership[who[i], labels[i]]
-    shift, room = lined(n_clients, dim, phi), room_to_move(len(phi), dim, n_clients, phi)
+    shift, room = lined(n_clients, dim, phi), room_to_move(update, len(phi), dim, n_clients, phi)
+    shift[:] = 0.0
     move(code, update, step, local_steps, x, targets, predicted, starts, sizes, labels, shares, who, shift, room)
     own = np.empty((n_clients, dim))
     for i in range(n_clients):

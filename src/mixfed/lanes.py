@@ -180,8 +180,8 @@ def write_folded(_context: Any, array: Any, row: Any, column: Any, first: Any, s
     def lower(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         array_value, row_value, column_value, *lines = values
         if first != own:
-            left, right = (_shuffled(builder, *lines, range(one, 2 * first.count, 2)) for one in (0, 1))
-            both = builder.fadd(left, right, flags=_FLAGS)
+            sides = (_shuffled(builder, lines[0], lines[1], range(one, 2 * first.count, 2)) for one in (0, 1))
+            both = builder.fadd(*sides, flags=_FLAGS)
             lines = [_shuffled(builder, both, both, range(one, one + LANES)) for one in (0, LANES)]
         for i, eight in enumerate(lines):
             place = array_value, builder.add(row_value, row_value.type(i)), column_value
@@ -270,7 +270,7 @@ def _added_up(builder: Any, halves: Sequence[Any], own: Lanes) -> Any:
     part = count // 2
     rest = part
     while rest > 1:
-        halves = [_neighbours(builder, *halves[i : i + 2], part) for i in range(0, len(halves), 2)]
+        halves = [_neighbours(builder, halves[i], halves[i + 1], part) for i in range(0, len(halves), 2)]
         rest //= 2
     low, high = ([*range(at, at + part), *range(count + at, count + at + part)] for at in (0, part))
     if len(halves) == 1:
@@ -279,7 +279,7 @@ def _added_up(builder: Any, halves: Sequence[Any], own: Lanes) -> Any:
     for i in range(0, len(halves), 2):
         pair = halves[i], halves[min(i + 1, len(halves) - 1)]
         whole.append(builder.fadd(_shuffled(builder, *pair, low), _shuffled(builder, *pair, high), flags=_FLAGS))
-    return whole[0] if len(whole) == 1 else _shuffled(builder, *whole, range(own.count))
+    return whole[0] if len(whole) == 1 else _shuffled(builder, whole[0], whole[1], range(own.count))
 
 
 def _neighbours(builder: Any, left: Any, right: Any, part: int) -> Any:

@@ -35,9 +35,10 @@ Room: TypeAlias = tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, Ints,
 
 
 @compiled
-def room_to_move(size: int, width: int, owners: int, like: Array) -> Room:
+def room_to_move(update: int, size: int, width: int, owners: int, like: Array) -> Room:
     """Make room for `move` to work in: tiles of ``size`` rows with ``width`` features."""
-    line, packed, side = LINE // like.itemsize, (FEW + 1) * (FEW + 2) // 2, min(size, width)
+    line, packed = LINE // like.itemsize, (FEW + 1) * (FEW + 2) // 2
+    side = min(size, width) if update == FEDPROX and width > FEW else 0
     beside = (
         np.zeros((packed, line), like.dtype),
         np.zeros((packed, line), like.dtype),
@@ -49,7 +50,7 @@ def room_to_move(size: int, width: int, owners: int, like: Array) -> Room:
     )
     alone = (
         lined(side, side + 1, like),
-        np.zeros(width * (width + 1) // 2 if size > width else 0),
+        np.zeros(width * (width + 1) // 2 if update == FEDPROX and size > width else 0),
         lined(1, width, like),
         np.zeros((1, size + LANES), like.dtype),
         np.zeros((1, size + LANES), like.dtype),

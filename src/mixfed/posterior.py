@@ -278,7 +278,7 @@ def expect(
     room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
     pile, height = lined(piles * (room + ROOM), width, phi), np.zeros(piles, np.int64)
     lines = x.shape[1] * x.itemsize // LINE
-    sizes, places = np.diff(offsets), np.arange(size)
+    sizes = np.diff(offsets)
     begin = 0
     while begin < n_clients:
         end = tile_end(offsets, begin)
@@ -287,7 +287,7 @@ def expect(
         for row in range(tile):
             target[0, row] = (y[first + row] - target_centre) / target_unit
         multiply(x, tile, words, predicted)
-        tile_losses(_CODE, target, predicted, offsets[begin:end] - first, sizes[begin:end], losses[begin:], places)
+        tile_losses(_CODE, target, predicted, offsets[begin:end] - first, sizes[begin:end], losses[begin:])
         shape = (end - begin, count, k)
         left, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
         posterior(left, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)

@@ -2,9 +2,8 @@
 
 BLAS copies what it multiplies into an order of its own, and with a few dozen columns that takes as long as the product.
 Here a block of the result stays in a core's registers while rows pass by as they lie: half the time, and for a
-symmetric product only its lower triangle. Rows are `lined`: each begins with a line and is filled with zeros to whole
-ones, so that no loop has a rest. Behind the rows that count there are `ROOM` others, for blocks that reach beyond;
-whatever these hold is never used.
+symmetric product only its lower triangle. Rows are read by whole lines, beyond their ends if need be, so arrays have
+ROOM rows to spare behind those that count; such numbers are never used, or meet zeros. Rows of our own are `lined`.
 """
 
 from __future__ import annotations
@@ -33,26 +32,34 @@ from .lanes import (
 _HIGH = 6
 """Rows of a block: with a line each, as much as the registers of most processors hold."""
 ROOM = 32
-"""Rows that `lined` arrays, and products with them, have to spare."""
+"""Rows that arrays have to spare behind those that count."""
 _NEAR = 24_576
 """Bytes of rows that stay in a core's first cache."""
 
 
 @compiled
 def lined(rows: int, width: int, like: Array) -> Array:
-    """Make room for rows in the precision of another array: zeros (rows + ROOM, whole lines), from a line's begin."""
+    """Make room for rows in the precision of another array: (rows + ROOM, whole lines), from a line's begin.
+
+    What fills a row to whole lines is zeros.
+    """
     line = LINE // like.itemsize
     wide = (width + line - 1) // line * line
-    flat = np.zeros((rows + ROOM) * wide + line, like.dtype)
+    flat = np.empty((rows + ROOM) * wide + line, like.dtype)
     skipped = -flat.ctypes.data % LINE // like.itemsize
-    return flat[skipped : skipped + (rows + ROOM) * wide].reshape(rows + ROOM, wide)
+    out = flat[skipped : skipped + (rows + ROOM) * wide].reshape(rows + ROOM, wide)
+    for row in range(rows + ROOM if wide > width else 0):
+        for m in range(width, wide):
+            out[row, m] = 0.0
+    return out
 
 
 @inlined
 def with_room(phi: Array, begin: int, end: int) -> Array:
     """Give rows ``begin:end`` of phi (n, d) with ROOM others behind: as they lie, or at the end of phi as a copy."""
     if end + ROOM <= len(phi):
-        return as_mutable(phi[begin : end + ROOM])
+        rows: Array = as_mutable(phi[begin : end + ROOM])
+        return rows
     held = np.zeros((end - begin + ROOM, phi.shape[1]), phi.dtype)
     held[: end - begin] = phi[begin:end]
     return held
@@ -77,12 +84,12 @@ def in_words(models: Array) -> Array:
 @compiled
 def room_for(rows: int, models: Array) -> Array:
     """Make room for the products of rows with models `in_words`. -> (rows + ROOM, E), whole eights."""
-    return np.zeros((rows + ROOM, models.shape[1] * models.itemsize // 8), models.dtype)
+    return np.empty((rows + ROOM, models.shape[1] * models.itemsize // 8), models.dtype)
 
 
 @compiled
 def multiply(x: Array, count: int, models: Array, out: Array) -> None:
-    """Write the products of the first ``count`` rows of x, `lined`, with models, `in_words`, to `room_for` them."""
+    """Write the products of the first ``count`` rows of x (n, D) with models, `in_words`, to `room_for` them."""
     words = len(models)
     for row in range(0, count, _HIGH):
         for eight in range(out.shape[1] // LANES):
@@ -127,7 +134,7 @@ def _block(left: Array, a: int, right: Array, b: int, begin: int, end: int, out:
 
 @compiled
 def add_products(total: Floats, left: Array, right: Array, count: int) -> None:
-    """Add left^T right, of the first ``count`` rows of left (n, L) and right, `lined`, to a total (L, D).
+    """Add left^T right, of the first ``count`` rows of left (n, L) and right (n, D), to a total (L, D).
 
     Both have rows to spare. Sums are in their precision, over as many rows as stay in a core's first cache, and in that
     of the total beyond.
@@ -149,9 +156,9 @@ def add_products(total: Floats, left: Array, right: Array, count: int) -> None:
 
 @compiled
 def add_squares(triangle: Floats, rows: Array, width: int, count: int, sign: float) -> None:
-    """Add the products of all columns of the first ``count`` rows, `lined`, to a triangle, or take them away.
+    """Add the products of the first ``width`` columns (D) of the first ``count`` rows to a triangle, or take them away.
 
-    The triangle is (D (D + 1) / 2,), D the ``width``. Rows are summed as in `add_products`.
+    The triangle is (D (D + 1) / 2,). Rows are summed as in `add_products`.
     """
     lanes = LINE // rows.itemsize
     some = max(_NEAR // (width * rows.itemsize), 16)

@@ -22,6 +22,10 @@ TILE = 512
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
 _LARGE_TILE = 1024
 """Rows of a tile that is not copied, so that clients find others with as many rows."""
+_NEGLIGIBLE = 1e-17
+"""Memberships below this move no model by more than rounding does."""
+_SORTED = 64
+"""Clients of more rows are not put in order."""
 
 
 @compiled
@@ -40,10 +44,6 @@ def most_rows(offsets: Ints, tile: int = TILE) -> int:
     for i in range(len(offsets) - 1):
         most = max(most, offsets[i + 1] - offsets[i])
     return most
-
-
-_SORTED = 64
-"""Clients of more rows are not put in order."""
 
 
 @compiled
@@ -124,6 +124,21 @@ def _tile_memberships(losses: Floats, sizes: Ints, log_weights: Floats, noise: F
 
 
 @compiled
+def _members(
+    membership: Floats, j: int, starts: Ints, sizes: Ints, count: int, labels: Ints, shares: Floats
+) -> tuple[tuple[Ints, Ints], int]:
+    """Keep those of a tile's clients whose memberships (c, k) in kind j count, with their labels and shares.
+
+    Gives where their rows start and how many these are, and the number of clients.
+    """
+    own, some = (np.empty_like(starts), np.empty_like(sizes)), 0
+    for i in range(count):  # without a jump that cannot be foreseen
+        own[0][some], own[1][some], labels[some], shares[some] = starts[i], sizes[i], j, membership[i, j]
+        some += membership[i, j] > _NEGLIGIBLE
+    return own, some
+
+
+@compiled
 def refine(
     phi: Array,
     y: Floats,
@@ -184,30 +199,30 @@ def refine(
                     mass[j] += sizes[i] * membership[i, j]
                     clients[j] += membership[i, j]
                     loss[j] += membership[i, j] * losses[i, j]
-        if local_steps > 0:
-            for turn in range(1 if hard else k):
-                if not hard:
-                    labels[:count], shares[:count] = turn, membership[:count, turn]
-                move(
-                    code,
-                    update,
-                    step,
-                    local_steps,
-                    x,
-                    targets,
-                    predicted,
-                    starts[:count],
-                    sizes[:count],
-                    labels,
-                    shares,
-                    labels,
-                    total,
-                    room,
-                )
-            for j in range(k):
-                for m in range(dim):
-                    shift[j, m] += total[j, m]
-                total[j] = 0.0
+        for turn in range(0 if local_steps == 0 else 1 if hard else k):
+            own, some = (starts, sizes), count
+            if not hard:
+                own, some = _members(membership, turn, starts, sizes, count, labels, shares)
+            move(
+                code,
+                update,
+                step,
+                local_steps,
+                x,
+                targets,
+                predicted,
+                own[0][:some],
+                own[1][:some],
+                labels,
+                shares,
+                labels,
+                total,
+                room,
+            )
+        for j in range(k):
+            for m in range(dim):
+                shift[j, m] += total[j, m]
+            total[j] = 0.0
         begin = end
     return shift, mass, clients, loss, likelihood
 

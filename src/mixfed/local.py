@@ -21,8 +21,9 @@ from typing import TypeAlias
 import numpy as np
 
 from .arrays import Array, Floats, Ints
+from .beside import descend, eliminate, place, solve
 from .compiled import compiled, inlined
-from .lanes import LANES, LINE, inverse, number, read, read_line, write, write_line
+from .lanes import LANES, LINE, number, read, write
 from .losses import slope
 from .products import add_rows, add_squares, inner_products, last_line, lined, products_along
 
@@ -116,9 +117,9 @@ def move(
     for j in range(2, len(begins)):
         begins[j] += begins[j - 1]
     for i in range(few):
-        place, j, rate = begins[owners[i] + 1] - starts[i], models[i], x.dtype.type(step * shares[i])
+        ahead, j, rate = begins[owners[i] + 1] - starts[i], models[i], x.dtype.type(step * shares[i])
         for row in range(starts[i], starts[i] + sizes[i]):
-            order[place + row] = row
+            order[ahead + row] = row
             if one_step:
                 weight[0, row] = rate * slope(code, targets[0, row], predicted[row, j])
         begins[owners[i] + 1] += sizes[i]
@@ -133,12 +134,6 @@ def move(
             _descend_alone(
                 code, x, targets, predicted, models[i], begin, end, rate, local_steps, owners[i], total, *room[1]
             )
-
-
-@inlined
-def _place(row: int, column: int) -> int:
-    """Find a number of a packed lower triangle."""
-    return row * (row + 1) // 2 + column
 
 
 @inlined
@@ -184,11 +179,11 @@ def _side_by_side(
                 for a in range(0, rows, 2):
                     for b in range(0, a + 1, 2):
                         four = inner_products(x, first + a, first + b, last, inside)
-                        gram[_place(a, b), lane] = number(four, 0)
+                        gram[place(a, b), lane] = number(four, 0)
                         if b < a:
-                            gram[_place(a, b + 1), lane] = number(four, 1)
-                        gram[_place(a + 1, b), lane] = number(four, 2)
-                        gram[_place(a + 1, b + 1), lane] = number(four, 3)
+                            gram[place(a, b + 1), lane] = number(four, 1)
+                        gram[place(a + 1, b), lane] = number(four, 2)
+                        gram[place(a + 1, b + 1), lane] = number(four, 3)
                 for a in range(rows):
                     y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
             else:
@@ -201,9 +196,9 @@ def _side_by_side(
                 for a in range(len(triangle)):
                     gram[a, lane] = triangle[a]
         if update == FEDPROX:
-            _solve(gram, rates, y, start, size, factor, found)
+            solve(gram, rates, y, start, size, factor, found)
         else:
-            _descend(code, gram, rates, y, start, size, local_steps, fall, found)
+            descend(code, gram, rates, y, start, size, local_steps, fall, found)
         for lane in range(count):
             first, rows, owner = starts[begin + lane], sizes[begin + lane], owners[begin + lane]
             if begin + lane < few:
@@ -223,80 +218,6 @@ def _normal_equations(
     add_squares(triangle, x[first:], x.shape[1], rows, 1.0)
     gradient[0] = 0.0
     add_rows(gradient, 0, x, order, residual, first, first + rows)
-
-
-@inlined
-def _descend(
-    code: int, gram: Array, rates: Array, y: Array, start: Array, size: int, steps: int, fall: Array, found: Array
-) -> None:
-    """Take local steps with a line of clients. gram (., line), packed; rates, y, start (n, line) -> found (n, line)."""
-    for a in range(size):
-        write_line(found, a, 0, read_line(rates, a, 0) * slope(code, read_line(y, a, 0), read_line(start, a, 0)))
-    for _ in range(1, steps):
-        for a in range(size):
-            moved = read_line(start, a, 0)
-            for b in range(a):
-                moved += read_line(gram, _place(a, b), 0) * read_line(found, b, 0)
-            for b in range(a, size):
-                moved += read_line(gram, _place(b, a), 0) * read_line(found, b, 0)
-            write_line(fall, a, 0, read_line(rates, a, 0) * slope(code, read_line(y, a, 0), moved))
-        for a in range(size):
-            write_line(found, a, 0, read_line(found, a, 0) + read_line(fall, a, 0))
-
-
-@inlined
-def _solve(gram: Array, rates: Array, y: Array, start: Array, size: int, factor: Array, found: Array) -> None:
-    """Solve (I + rate gram) found = rate (y - start) for a line of clients, by L D L^T.
-
-    gram (., line), packed; rates, y, start (n, line) -> found (n, line). factor (., line) is to work with: it gets L,
-    and the inverse of D in its diagonal.
-    """
-    for a in range(0, size, 2):  # two rows and two columns at a time: half as often to memory
-        own, below = _place(a, 0), _place(a + 1, 0)
-        rate, rate_below = read_line(rates, a, 0), read_line(rates, a + 1, 0)
-        for b in range(0, a, 2):
-            left, right = _place(b, 0), _place(b + 1, 0)
-            s0, s1 = rate * read_line(gram, own + b, 0), rate * read_line(gram, own + b + 1, 0)
-            t0, t1 = rate_below * read_line(gram, below + b, 0), rate_below * read_line(gram, below + b + 1, 0)
-            for c in range(b):
-                s, t = read_line(factor, own + c, 0), read_line(factor, below + c, 0)
-                first, second = read_line(factor, left + c, 0), read_line(factor, right + c, 0)
-                s0 -= s * first
-                s1 -= s * second
-                t0 -= t * first
-                t1 -= t * second
-            second = read_line(factor, right + b, 0)
-            write_line(factor, own + b, 0, s0)
-            write_line(factor, own + b + 1, 0, s1 - s0 * second)
-            write_line(factor, below + b, 0, t0)
-            write_line(factor, below + b + 1, 0, t1 - t0 * second)
-        between = rate_below * read_line(gram, below + a, 0)
-        _finish_row(gram, rates, y, start, a, factor, found)
-        for c in range(a):
-            between -= read_line(factor, below + c, 0) * read_line(factor, own + c, 0)
-        write_line(factor, below + a, 0, between)
-        if a + 1 < size:
-            _finish_row(gram, rates, y, start, a + 1, factor, found)
-    for a in range(size - 1, -1, -1):
-        rest = read_line(found, a, 0) * read_line(factor, _place(a, a), 0)
-        for b in range(a + 1, size):
-            rest -= read_line(factor, _place(b, a), 0) * read_line(found, b, 0)
-        write_line(found, a, 0, rest)
-
-
-@inlined
-def _finish_row(gram: Array, rates: Array, y: Array, start: Array, a: int, factor: Array, found: Array) -> None:
-    """Turn row a of the factor from L D into L, and give its pivot and what it leaves of the right-hand side."""
-    rate, own = read_line(rates, a, 0), _place(a, 0)
-    pivot, rest = 1.0 + rate * read_line(gram, own + a, 0), rate * (read_line(y, a, 0) - read_line(start, a, 0))
-    for b in range(a):
-        entry = read_line(factor, own + b, 0)
-        scaled = entry * read_line(factor, _place(b, b), 0)
-        pivot -= entry * scaled
-        rest -= scaled * read_line(found, b, 0)
-        write_line(factor, own + b, 0, scaled)
-    write_line(factor, own + a, 0, inverse(pivot))
-    write_line(found, a, 0, rest)
 
 
 @inlined
@@ -370,7 +291,7 @@ def _solve_alone(
                 matrix[b, a + 1], matrix[b + 1, a + 1] = rate * number(four, 2), rate * number(four, 3)
         for row in range(rows):
             matrix[row, rows] = fall[0, begin + row]
-        _eliminate(matrix, rows, solution)
+        eliminate(matrix, rows, solution)
         for row in range(rows):
             fall[0, begin + row] = rows * solution[0, row]
         add_rows(total, owner, x, order, fall, begin, end)
@@ -378,27 +299,8 @@ def _solve_alone(
     _normal_equations(x, begin, rows, fall, order, triangle, shift)
     for a in range(dim):
         for b in range(a + 1):
-            matrix[b, a] = rate * triangle[_place(a, b)]
+            matrix[b, a] = rate * triangle[place(a, b)]
         matrix[a, dim] = shift[0, a]
-    _eliminate(matrix, dim, solution)
+    eliminate(matrix, dim, solution)
     for m in range(dim):
         total[owner, m] += rows * solution[0, m]
-
-
-@inlined
-def _eliminate(matrix: Array, size: int, solution: Array) -> None:
-    """Solve (I + matrix) x = b. matrix (n, .), `lined`, upper half, with b in column n, is lost. -> solution (1, n)."""
-    lanes = LINE // matrix.itemsize
-    for c in range(size):
-        pivot = 1.0 / (1.0 + matrix[c, c])
-        matrix[c, c] = pivot
-        for row in range(c + 1, size):
-            solution[0, row] = pivot * matrix[c, row]
-        for line in range((c + 1) // lanes, size // lanes + 1):
-            own = read_line(matrix, c, line)
-            for row in range(c + 1, min(size, lanes * (line + 1))):
-                write_line(matrix, row, line, read_line(matrix, row, line) - solution[0, row] * own)
-    for c in range(size - 1, -1, -1):
-        solution[0, c] = matrix[c, size] * matrix[c, c]
-        for row in range(c):
-            matrix[row, size] -= matrix[row, c] * solution[0, c]

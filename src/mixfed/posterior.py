@@ -193,7 +193,8 @@ def _add_missing_information(
     words = in_words(models)
     x, predicted = lined(size, width, phi), room_for(size, words)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    left, right = np.empty((pairs, _PAIRS + ROOM, q)), lined(pairs * (_PAIRS + ROOM), q, total)
+    tall = _PAIRS + ROOM
+    left, right = np.empty((pairs, tall, q)), lined(pairs * tall, q, total)
     height = np.zeros(pairs, np.int64)
     for i in range(len(offsets) - 1):
         count = 0
@@ -224,14 +225,14 @@ def _add_missing_information(
                 h = height[pair]
                 for m in range(q):
                     left[pair, h, m] = weight * score[a, m]
-                    right[pair * (_PAIRS + ROOM) + h, m] = score[b, m]
+                    right[pair * tall + h, m] = score[b, m]
                 height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    add_products(total[pair], left[pair], right[pair * (_PAIRS + ROOM) :], _PAIRS)
+                    add_products(total[pair], left[pair], right[pair * tall :], _PAIRS)
                     height[pair] = 0
     for pair in range(pairs):
         if height[pair] > 0:
-            add_products(total[pair], left[pair], right[pair * (_PAIRS + ROOM) :], height[pair])
+            add_products(total[pair], left[pair], right[pair * tall :], height[pair])
 
 
 @compiled
@@ -276,7 +277,8 @@ def expect(
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
     room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
-    pile, height = lined(piles * (room + ROOM), width, phi), np.zeros(piles, np.int64)
+    tall = room + ROOM
+    pile, height = lined(piles * tall, width, phi), np.zeros(piles, np.int64)
     lines = x.shape[1] * x.itemsize // LINE
     sizes = np.diff(offsets)
     begin = 0
@@ -306,10 +308,10 @@ def expect(
                 row = a
                 while row < b:
                     if height[p] == room:
-                        _take_up(gram, pile[p * (room + ROOM) :], width, p, room)
+                        _take_up(gram, pile[p * tall :], width, p, room)
                         height[p] = 0
                     some = min(b - row, room - height[p])
-                    place = p * (room + ROOM) + height[p]
+                    place = p * tall + height[p]
                     for h in range(some):
                         for line in range(lines):
                             write_line(pile, place + h, line, root * read_line(x, row + h, line))
@@ -322,7 +324,7 @@ def expect(
         begin = end
     for p in range(piles if curvature else 0):
         if height[p] > 0:
-            _take_up(gram, pile[p * (room + ROOM) :], width, p, height[p])
+            _take_up(gram, pile[p * tall :], width, p, height[p])
     numbers = np.empty((count, 1 + k * (3 + k + width + gram.shape[1] * curvature)))
     for c in range(count):
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])

@@ -1,9 +1,9 @@
 """Small dense algebra for a line of clients side by side, in compiled code.
 
 Every number of a client has a lane in a line, so what is done for one client is done for eight, in single precision for
-sixteen, at the same cost. Matrices are packed lower triangles, (., line); vectors are (n, line). Who has fewer rows than
-the largest has the rate 0 in the rest, and these move nobody. `eliminate` is for a client that is alone: its own matrix
-is large enough to be taken by lines.
+sixteen, at the same cost. Matrices are packed lower triangles, (., line); vectors are (n, line). Who has fewer rows
+than the largest has the rate 0 in the rest, and these move nobody. `eliminate` is for a client that is alone: its own
+matrix is large enough to be taken by lines.
 """
 
 from __future__ import annotations

@@ -164,6 +164,9 @@ def test_weighted_rows_are_added_to_one_row(kind, width):
         expected = MARK + weight[0, some].astype(float) @ x[some].astype(float)
         np.testing.assert_allclose(total[1, :width], expected, rtol=PRECISION[kind])
         assert (total[[0, 2]] == MARK).all()
+        _weigh(total, 2, beside_others(x), order[:0], weight, begin, end)
+        expected = MARK + weight[0, begin:end].astype(float) @ x[begin:end].astype(float)
+        np.testing.assert_allclose(total[2, :width], expected, rtol=PRECISION[kind])
 
 
 @pytest.mark.parametrize("kind", PRECISION)

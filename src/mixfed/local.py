@@ -55,7 +55,7 @@ def room_to_move(update: int, size: int, width: int, owners: int, like: Array) -
         lined(1, width, like),
         np.zeros((1, size + LANES), like.dtype),
         np.zeros((1, size + LANES), like.dtype),
-        np.arange(size),
+        np.empty(0, np.int64),
     )
     return beside, alone, (np.zeros((1, size), like.dtype), np.zeros(size, np.int64), np.zeros(owners + 2, np.int64))
 
@@ -187,10 +187,10 @@ def _side_by_side(
                 for a in range(rows):
                     y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
             else:
-                _, triangle, gradient, _, residual, order = alone
+                _, triangle, gradient, _, residual, no_order = alone
                 for row in range(first, first + rows):
                     residual[0, row] = targets[0, row] - predicted[row, j]
-                _normal_equations(x, first, rows, residual, order, triangle, gradient)
+                _normal_equations(x, first, rows, residual, no_order, triangle, gradient)
                 for a in range(dim):
                     y[a, lane], start[a, lane] = gradient[0, a], 0.0
                 for a in range(len(triangle)):
@@ -211,13 +211,13 @@ def _side_by_side(
 
 @compiled
 def _normal_equations(
-    x: Array, first: int, rows: int, residual: Array, order: Ints, triangle: Floats, gradient: Array
+    x: Array, first: int, rows: int, residual: Array, no_order: Ints, triangle: Floats, gradient: Array
 ) -> None:
     """Write X^T X, packed, and X^T r of the client whose rows begin with ``first``. residual (1, n)."""
     triangle[:] = 0.0
     add_squares(triangle, x[first:], x.shape[1], rows, 1.0)
     gradient[0] = 0.0
-    add_rows(gradient, 0, x, order, residual, first, first + rows)
+    add_rows(gradient, 0, x, no_order, residual, first, first + rows)
 
 
 @inlined
@@ -238,7 +238,7 @@ def _descend_alone(
     shift: Array,
     start: Array,
     fall: Array,
-    order: Ints,
+    no_order: Ints,
 ) -> None:
     """Take local steps with one client, whose rows are ``begin:end``, and add its shift."""
     rows, dim = end - begin, x.shape[1]
@@ -251,7 +251,7 @@ def _descend_alone(
             if step > 0:
                 moved += products_along(x, begin + row, shift)
             write(fall, 0, begin + row, rate * slope(code, read(targets, 0, begin + row), moved))
-        add_rows(shift, 0, x, order, fall, begin, end)
+        add_rows(shift, 0, x, no_order, fall, begin, end)
         shift[0, dim:] = 0.0  # where rows were read beyond their ends
     for m in range(dim):
         total[owner, m] += rows * shift[0, m]
@@ -273,7 +273,7 @@ def _solve_alone(
     shift: Array,
     solution: Array,
     fall: Array,
-    order: Ints,
+    no_order: Ints,
 ) -> None:
     """Take a proximal step with one client, whose rows are ``begin:end``, and add its shift.
 
@@ -294,9 +294,9 @@ def _solve_alone(
         eliminate(matrix, rows, solution)
         for row in range(rows):
             fall[0, begin + row] = rows * solution[0, row]
-        add_rows(total, owner, x, order, fall, begin, end)
+        add_rows(total, owner, x, no_order, fall, begin, end)
         return
-    _normal_equations(x, begin, rows, fall, order, triangle, shift)
+    _normal_equations(x, begin, rows, fall, no_order, triangle, shift)
     for a in range(dim):
         for b in range(a + 1):
             matrix[b, a] = rate * triangle[place(a, b)]

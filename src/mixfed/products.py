@@ -239,20 +239,24 @@ def products_along(x: Array, row: int, vector: Array) -> Any:
 
 @inlined
 def add_rows(total: Array, j: int, x: Array, order: Ints, weight: Array, begin: int, end: int) -> None:
-    """Add rows ``order[begin:end]`` of x, each times its weight (1, n), to row j of a total, `lined`. x (n, d)."""
+    """Add rows of x (n, d), each times its weight (1, n), to row j of a total, `lined`.
+
+    The rows are ``order[begin:end]``, or ``begin:end`` if there is no order (0,).
+    """
+    listed = len(order) > 0
     lines = total.shape[1] * total.itemsize // LINE
     for line in range(0, lines, 2):  # two lines and two rows at a time: none waits for the sum before
         other = min(line + 1, lines - 1)
         s0, s1 = read_line(total, j, line), read_line(total, j, other)
         t0, t1 = line_of_zeros(x), line_of_zeros(x)
         for t in range(begin, end - 1, 2):
-            row, next_row = order[t], order[t + 1]
+            row, next_row = (order[t], order[t + 1]) if listed else (t, t + 1)
             s0 += weight[0, row] * read_line(x, row, line)
             s1 += weight[0, row] * read_line(x, row, other)
             t0 += weight[0, next_row] * read_line(x, next_row, line)
             t1 += weight[0, next_row] * read_line(x, next_row, other)
         if (end - begin) % 2 == 1:
-            row = order[end - 1]
+            row = order[end - 1] if listed else end - 1
             s0 += weight[0, row] * read_line(x, row, line)
             s1 += weight[0, row] * read_line(x, row, other)
         write_line(total, j, line, s0 + t0)

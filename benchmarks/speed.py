@@ -65,9 +65,12 @@ def median(work: Callable[[], object], times: int = 5) -> float:
     return statistics.median(taken)
 
 
-def in_turn(works: Sequence[Callable[[], object]], times: int = 5) -> np.ndarray:
-    """Time several, one right after the other, so that what else the machine does concerns them all. -> (times, w)."""
-    return np.array([[median(work, 1) for work in works] for _ in range(times)])
+def in_turn(works: Sequence[Callable[[], object]], times: int = 5, each: int = 1) -> np.ndarray:
+    """Time several, one right after the other, so that what else the machine does concerns them all. -> (times, w).
+
+    What takes but a few hundredths of a second is timed more often each time.
+    """
+    return np.array([[median(work, each) for work in works] for _ in range(times)])
 
 
 def product(made: Simulation) -> float:
@@ -113,7 +116,7 @@ def rounds(results: Results) -> None:
     }
     works["soft, exact"] = [exact_round(own, theta, 0.3) for own in (clients, single)], 6
     for name, (both, limit) in works.items():
-        double, half = in_turn(both).T
+        double, half = in_turn(both, each=5).T
         results.add("round", name, float(np.median(double)) / yardstick, limit)
         results.add("round", f"{name}, float32 / float64", float(np.median(half / double)), 0.7)
 

@@ -41,4 +41,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/exchanges.py --flare --json benchmarks/results/exchanges.json
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis site src/mixfed/__pycache__

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
+from pathlib import Path
 from threading import Barrier, Lock, Thread
 from typing import Any, TypeVar, cast
 
@@ -19,6 +21,20 @@ T = TypeVar("T")
 
 # Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
 _MATH = {"reassoc", "contract", "arcp", "nsz"}
+_PARTS = (
+    "bends",
+    "beside",
+    "compiled",
+    "fewrows",
+    "kernels",
+    "lanes",
+    "local",
+    "losses",
+    "moments",
+    "posterior",
+    "products",
+)
+"""Modules that what is compiled in others depends on."""
 
 
 def compiled(function: F) -> F:
@@ -40,7 +56,22 @@ def inlined(function: F) -> F:
 
 def _compile(function: F, inline: bool) -> F:
     compiler = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH, forceinline=inline)
-    return cast(F, compiler(function))
+    name = function.__qualname__
+    function.__qualname__ = f"{name}-{_sources()}"  # numba calls its file on disk by this name, and looks for it now
+    dispatcher = compiler(function)
+    function.__qualname__ = name
+    return cast(F, dispatcher)
+
+
+@cache
+def _sources() -> str:
+    """Say which sources compiled code is made of.
+
+    Numba takes a function from disk if the file that it stands in is the same. What it calls may stand in another, and
+    be another after an upgrade.
+    """
+    files = (Path(__file__).with_name(f"{part}.py") for part in _PARTS)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()[:16]
 
 
 def side_by_side(function: Callable[[A], T], items: Iterable[A], level: int = 0) -> Iterator[T]:

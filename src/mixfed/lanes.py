@@ -40,10 +40,6 @@ class Lanes(types.Type):
         self.dtype, self.count = dtype, count
 
 
-Eight = Lanes
-"""Its name in compiled code that earlier versions have left on disk: numba reads it before it sees that it is old."""
-
-
 @register_model(Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes) -> None:

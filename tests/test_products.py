@@ -57,7 +57,8 @@ def test_rows_times_models(kind, width):
             around = np.full((ROOM + len(room) + ROOM, room.shape[1]), MARK, kind)
             multiply(beside_others(x), rows, words, around[ROOM:-ROOM])
             found, close = around[ROOM : ROOM + rows], PRECISION[kind]
-            np.testing.assert_allclose(found[:, :count], x @ models, rtol=close, atol=width * close)
+            expected = x.astype(float) @ models.astype(float)
+            np.testing.assert_allclose(found[:, :count], expected, rtol=close, atol=width * close)
             assert (found[:, count:] == 0.0).all()
             assert (around[:ROOM] == MARK).all()
             assert (around[-ROOM:] == MARK).all()
@@ -141,10 +142,11 @@ def test_rows_with_each_other_and_with_a_vector(kind, width):
     held = beside_others(x)
     four, eight, vector = np.zeros(4, kind), np.zeros((1, 8), kind), lined(1, width, x)
     _inner(held, 3, 10, four)
-    np.testing.assert_allclose(four, (x[3:5] @ x[10:12].T).ravel(), atol=close)
+    precise = x.astype(float)
+    np.testing.assert_allclose(four, (precise[3:5] @ precise[10:12].T).ravel(), atol=close)
     vector[0, :width] = rng.standard_normal(width)
     _along(held, 2, vector, eight)
-    np.testing.assert_allclose(eight[0], x[2:10] @ vector[0, :width], atol=close)
+    np.testing.assert_allclose(eight[0], precise[2:10] @ vector[0, :width].astype(float), atol=close)
 
 
 @pytest.mark.parametrize("kind", PRECISION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import gzip
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixfed import Clients, DataError
+from mixfed import Clients, DataError, LocalPool, simulate
 from mixfed.data import INTERCEPT
+from mixfed.exchange import FedProx, Mixture, Refine
 
 
 def frame(rows=40, seed=0):
@@ -64,6 +66,16 @@ def test_single_precision_stays_and_integers_become_double():
     assert Clients.from_arrays(X.astype(int), np.zeros(3)).phi.dtype == np.float64
     small = pd.DataFrame({"c": [1, 2], "y": [0.0, 1.0], "x": np.array([1, 2], dtype=np.float32)})
     assert Clients.from_frame(small, "c", "y").phi.dtype == np.float32
+
+
+def test_rows_that_lie_in_another_order_give_the_same_sums():
+    made = simulate(n_clients=500, dim=5, n_clusters=2, seed=0)
+    clients, mixture = made.clients, Mixture(made.theta, np.full(2, 0.5), np.ones(2))
+    question = Refine(mixture, False, FedProx(0.5))
+    expected = LocalPool(clients).ask(question)
+    for phi in (np.asfortranarray(clients.phi), np.repeat(clients.phi, 2, axis=1)[:, ::2]):
+        found = LocalPool(dataclasses.replace(clients, phi=phi)).ask(question)
+        np.testing.assert_array_equal(found.shift, expected.shift)
 
 
 def test_files_and_frames_of_every_kind_give_the_same_clients(tmp_path):

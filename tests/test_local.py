@@ -68,3 +68,24 @@ def test_clients_move_as_in_a_plain_loop(dim, sizes, kind):
             size[owner[i]] += np.abs(shift).max()
         for j in range(owners):
             np.testing.assert_allclose(total[j, :dim], expected[j], rtol=0, atol=PRECISION[kind] * (size[j] + 1e-30))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 33, 90])
+@pytest.mark.parametrize("dim", [3, 40])
+@pytest.mark.parametrize("step", [1.0, 100.0])
+def test_proximal_steps_in_single_precision_are_right_for_columns_far_from_zero(rows, dim, step):
+    rng = np.random.default_rng(rows)
+    x = np.zeros((20 * rows + ROOM, dim), np.float32)
+    x[: 20 * rows] = rng.standard_normal((20 * rows, dim))
+    x[: 10 * rows, 0] = rng.integers(2000, 2025, 10 * rows)  # such as years; the other clients are ordinary
+    starts, sizes = rows * np.arange(20), np.full(20, rows)
+    targets, predicted = np.zeros((1, len(x)), np.float32), np.zeros((len(x), 8), np.float32)
+    targets[0, : 20 * rows] = rng.standard_normal(20 * rows)
+    total = lined(20, dim, x)
+    total[:] = 0.0
+    which, room = np.zeros(20, np.int64), room_to_move(FEDPROX, len(x), dim, 20, x)
+    move(0, FEDPROX, step, 1, x, targets, predicted, starts, sizes, which, np.ones(20), np.arange(20), total, room)
+    for i in range(20):
+        own = slice(starts[i], starts[i] + rows)
+        expected = rows * shift_of(x[own].astype(float), targets[0, own].astype(float), FEDPROX, step, 1, 1.0)
+        np.testing.assert_allclose(total[i, :dim], expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -22,7 +22,7 @@ from mixfed import (
 from mixfed.candidates import GramSum
 from mixfed.client import own_models
 from mixfed.data import Rows
-from mixfed.exchange import Mixture, Refine
+from mixfed.exchange import FedProx, Mixture, Refine
 from mixfed.journal import JournalPool, fingerprint
 from mixfed.messages import KINDS
 from mixfed.model import Model
@@ -196,6 +196,21 @@ def test_a_step_too_long_for_the_theorems_is_a_warning(small):
     assert not run(small, refine_rounds=1).model.warnings
     warned = run(small, refine_rounds=1, step=0.2).model
     assert "gamma" in warned.warnings[0]
+
+
+@pytest.mark.parametrize("membership", ["hard", "soft"])
+def test_models_that_run_away_are_refused(small, membership):
+    with pytest.raises(SettingsError, match=r"diverge at step = 30, in round \d+: take a smaller step"):
+        run(small, step=30.0, local_steps=10, membership=membership)
+
+
+def test_a_kind_that_nobody_is_of_has_no_loss_however_far_it_is(small):
+    theta = np.zeros((2, small.theta.shape[1]))
+    theta[1] = 1e160
+    reply = LocalPool(small.clients).ask(Refine(Mixture(theta, np.full(2, 0.5), np.ones(2)), False, FedProx(0.1)))
+    assert reply.loss[0] == pytest.approx(0.5 * np.sum(small.clients.y**2))
+    assert reply.loss[1] == 0.0
+    assert (reply.shift[1] == 0.0).all()
 
 
 @pytest.mark.parametrize(("k", "message"), [(0, "must be 1 or more"), (5000, "no more than 2000 clients")])

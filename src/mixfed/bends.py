@@ -200,7 +200,8 @@ def seat(shares: Floats, taken: int, seats: Ints, kept: Floats) -> int:
             unsure = unsure or wavers(shares[j, i])
         if unsure:
             seats[i] = taken
-            kept[:, taken] = shares[:, i]
+            for j in range(k):
+                kept[j, taken] = shares[j, i]
             taken += 1
     return taken
 

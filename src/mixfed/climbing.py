@@ -9,6 +9,7 @@ import numpy as np
 
 from .arrays import Floats, Ints
 from .compiled import compiled
+from .fewrows import solve_ridge
 from .posterior import exponentials
 
 
@@ -108,10 +109,12 @@ def climb(
     losses, membership = np.empty((anchors, total)), np.empty((anchors, k, count))
     likelihood, share = np.empty((anchors, count)), np.empty((k, count))
     value, last = np.empty(count), np.full(count, -np.inf)
-    gram, cross = np.empty((width, width)), np.empty(width)
+    gram = np.empty((width, width))
     for _ in range(steps):
         for c in range(count):
-            models[:, c] = theta[c]
+            for j in range(k):
+                for a in range(width):
+                    models[j, c, a] = theta[c, j, a]
         features(models.reshape(total, width), form)
         np.dot(table, form, losses)
         _memberships(losses.reshape(anchors, k, count), rows, log_variance, log_weight, membership, likelihood)
@@ -129,7 +132,7 @@ def climb(
             gain = max(gain, value[c] - last[c])
         if tolerance > 0 and gain < tolerance:
             break
-        last[:] = value
+        last, value = value, last
         sums = np.dot(membership.reshape(anchors, total).T, weighted)
         share[:] = 0.0
         for i in range(anchors):
@@ -140,19 +143,17 @@ def climb(
             people, all_squares, all_rows = 0.0, 0.0, 0.0
             for j in range(k):
                 row = sums[j * count + c]
+                best = theta[c, j]
                 place = 2 + width
                 for a in range(width):
-                    cross[a] = row[2 + a]
+                    best[a] = row[2 + a]
                     for b in range(a + 1):
-                        gram[a, b] = gram[b, a] = row[place]
+                        gram[a, b] = row[place]
                         place += 1
-                for a in range(width):
-                    gram[a, a] += ridge
-                best = np.linalg.solve(gram, cross)
+                solve_ridge(gram, ridge, best)
                 squares = row[1]
                 for a in range(width):
-                    squares -= best[a] * (cross[a] + ridge * best[a])
-                    theta[c, j, a] = best[a]
+                    squares -= best[a] * (row[2 + a] + ridge * best[a])
                 squares = max(squares, 0.0)
                 log_variance[c, j] = np.log((squares + prior_rows * prior_variance) / (row[0] + prior_rows))
                 all_squares += squares

@@ -111,6 +111,10 @@ class Clients(Packing):
     features: tuple[str, ...]
     """The names of the columns of phi, and the intercept, if any, as the last."""
 
+    def __post_init__(self) -> None:
+        """Put rows in C order: compiled code reads several numbers of a row at once."""
+        object.__setattr__(self, "phi", np.ascontiguousarray(self.phi))
+
     @classmethod
     def from_rows(cls, rows: Rows) -> Clients:
         """Pack rows that have targets."""
@@ -121,7 +125,7 @@ class Clients(Packing):
         if np.any(np.diff(rows.owner) < 0):
             order = np.argsort(rows.owner, kind="stable")
             phi, y = phi[order], y[order]
-        return cls(np.ascontiguousarray(phi), y, offsets, rows.ids, rows.features)
+        return cls(phi, y, offsets, rows.ids, rows.features)
 
     @classmethod
     def from_arrays(

@@ -120,7 +120,8 @@ def _effects(
             if n > width:
                 rest = reflect(own, left)
                 n, extra = width, n - width
-            error[:n] = left[:n]
+            for row in range(n):
+                error[row] = left[row]
             value = factorise(own[:n], own[:n], variance[j], root, error)
             value += rest / variance[j] + extra * np.log(variance[j]) + (n + extra) * np.log(2.0 * np.pi)
             solve_lower(root, n, own[:n], 1.0, solved)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Floats
+from .errors import SettingsError
 from .exchange import Mixture, ModelSum, Refine
 from .losses import SQUARED, Loss
 from .pool import Pool
@@ -29,6 +30,7 @@ from .run import Stop
 from .settings import PaperSettings
 
 _SMALLEST_NOISE = 1e-100
+_LARGEST_SHIFT = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,10 @@ def step(state: State, pool: Pool, settings: PaperSettings, loss: Loss = SQUARED
     """One round: memberships, local updates, average."""
     reply = pool.ask(Refine(state.mixture, settings.hard, settings.local_update, loss))
     shift = reply.mean_shift()
+    if not np.abs(shift).max() < _LARGEST_SHIFT:
+        raise SettingsError(
+            f"the local updates diverge at step = {settings.step:g}, in round {state.round + 1}: take a smaller step"
+        )
     moved = Mixture(state.mixture.theta + shift, state.mixture.weights, state.mixture.noise)
     info = Info(
         loss=float(reply.loss.sum() / reply.rows),

@@ -115,6 +115,26 @@ def solve_back(root: Floats, n: int, column: Floats, out: Floats) -> float:
 
 
 @compiled
+def solve_ridge(gram: Floats, ridge: float, vector: Floats) -> None:
+    """Solve (gram + ridge I) x = vector (n,) in place. Of gram (n, n) the lower half is used, and lost."""
+    n = len(vector)
+    for i in range(n):
+        rest = gram[i, i] + ridge
+        for j in range(i):
+            value = gram[i, j]
+            for s in range(j):
+                value -= gram[i, s] * gram[j, s]
+            value *= gram[j, j]
+            gram[i, j] = value
+            rest -= value * value
+            vector[i] -= value * vector[j]
+        # The matrix is above ridge I: less is rounding.
+        gram[i, i] = 1.0 / np.sqrt(max(rest, 0.5 * ridge))
+        vector[i] *= gram[i, i]
+    solve_back(gram, n, vector, vector)
+
+
+@compiled
 def inverse_lower(root: Floats, n: int, out: Floats) -> None:
     """Give K^-1. root (n, n) as of `factorise` -> out (n, n) lower."""
     for i in range(n):

@@ -134,7 +134,7 @@ def _members(
     own, some = (np.empty_like(starts), np.empty_like(sizes)), 0
     for i in range(count):  # without a jump that cannot be foreseen
         own[0][some], own[1][some], labels[some], shares[some] = starts[i], sizes[i], j, membership[i, j]
-        some += membership[i, j] > _NEGLIGIBLE
+        some += not membership[i, j] <= _NEGLIGIBLE  # what is no number counts, too, so that it shows
     return own, some
 
 
@@ -198,7 +198,8 @@ def refine(
                 for j in range(k):
                     mass[j] += sizes[i] * membership[i, j]
                     clients[j] += membership[i, j]
-                    loss[j] += membership[i, j] * losses[i, j]
+                    if membership[i, j] != 0.0:  # whose loss may be infinite
+                        loss[j] += membership[i, j] * losses[i, j]
         for turn in range(0 if local_steps == 0 else 1 if hard else k):
             own, some = (starts, sizes), count
             if not hard:
@@ -242,7 +243,8 @@ def memberships(
         first, rows = offsets[begin], offsets[end] - offsets[begin]
         starts, sizes = offsets[begin:end] - first, offsets[begin + 1 : end + 1] - offsets[begin:end]
         multiply(with_room(phi, first, first + rows), rows, models, predicted)
-        targets[0, :rows] = y[first : first + rows]
+        for row in range(rows):
+            targets[0, row] = y[first + row]
         tile_losses(code, targets, predicted, starts, sizes, losses)
         if hard:
             _tile_labels(losses, sizes, log_weights, noise, labels)
@@ -271,7 +273,8 @@ def own_models(
     x = with_room(phi, 0, len(phi))
     predicted = room_for(len(phi), models)
     targets = np.zeros((1, len(phi) + LANES), phi.dtype)
-    targets[0, : len(phi)] = y
+    for row in range(len(phi)):
+        targets[0, row] = y[row]
     multiply(x, len(phi), models, predicted)
     who, starts, sizes = np.empty(n_clients, np.int64), np.empty(n_clients, np.int64), np.empty(n_clients, np.int64)
     by_rows(offsets, 0, n_clients, who, starts, sizes)

@@ -19,6 +19,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, imputils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 LANES = 8
@@ -106,6 +107,8 @@ for _operations, _instruction in (
 
 def _pointer(context: Any, builder: Any, kind: Any, values: Any, pointed: Any, step: int = 1) -> Any:
     """Find a place in an array (n, m), by its row and by its column, which is counted in so many numbers."""
+    if kind.layout != "C":
+        raise TypingError(f"neighbours in a row of {kind} do not lie beside each other")
     array, row, column = values
     places = row, builder.mul(column, column.type(step))
     found = context.make_array(kind)(context, builder, array)

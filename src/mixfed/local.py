@@ -23,6 +23,7 @@ import numpy as np
 from .arrays import Array, Floats, Ints
 from .beside import descend, eliminate, place, solve
 from .compiled import compiled, inlined
+from .fewrows import solve_ridge
 from .lanes import LANES, LINE, number, read, write
 from .losses import slope
 from .products import add_rows, add_squares, inner_products, last_line, lined, products_along
@@ -32,6 +33,8 @@ FEW = 32
 """Rows that a client has at most to take its steps beside others."""
 _DEEP = 2
 """FedAvg looks at X X^T if a client has at most so many rows for each local step; else steps themselves are cheaper."""
+_STEEP = 1e4
+"""If the trace of rate X X^T is larger, FedProx' I + rate X X^T loses its I, and most digits, in single precision."""
 Room: TypeAlias = tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, Ints, Ints]]
 
 
@@ -127,10 +130,11 @@ def move(
         if begins[j + 1] > begins[j]:
             add_rows(total, j, x, order, weight, begins[j], begins[j + 1])
     for i in range(beside, len(sizes)):
-        begin, end, rate = starts[i], starts[i] + sizes[i], x.dtype.type(step * shares[i] / sizes[i])
+        begin, end, own_step = starts[i], starts[i] + sizes[i], step * shares[i]
         if update == FEDPROX:
-            _solve_alone(x, targets, predicted, models[i], begin, end, rate, owners[i], total, *room[1])
+            _solve_alone(x, targets, predicted, models[i], begin, end, own_step, owners[i], total, *room[1])
         else:
+            rate = x.dtype.type(own_step / sizes[i])
             _descend_alone(
                 code, x, targets, predicted, models[i], begin, end, rate, local_steps, owners[i], total, *room[1]
             )
@@ -169,10 +173,11 @@ def _side_by_side(
         count = min(line, beside - begin)
         size = min(sizes[begin + count - 1], dim) if update == FEDPROX else sizes[begin + count - 1]
         rates[: size + size % 2] = 0.0  # a row that is not there moves nobody
+        steepest = 0.0
         for lane in range(count):
             i = begin + lane
             first, rows, j = starts[i], sizes[i], models[i]
-            rate = step * shares[i] / rows
+            rate, trace = step * shares[i] / rows, 0.0
             for a in range(min(rows, size)):
                 rates[a, lane] = rate
             if i < few:
@@ -184,6 +189,7 @@ def _side_by_side(
                             gram[place(a, b + 1), lane] = number(four, 1)
                         gram[place(a + 1, b), lane] = number(four, 2)
                         gram[place(a + 1, b + 1), lane] = number(four, 3)
+                    trace += number(four, 0) + (number(four, 3) if a + 1 < rows else 0.0)
                 for a in range(rows):
                     y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
             else:
@@ -193,10 +199,20 @@ def _side_by_side(
                 _normal_equations(x, first, rows, residual, no_order, triangle, gradient)
                 for a in range(dim):
                     y[a, lane], start[a, lane] = gradient[0, a], 0.0
+                    trace += triangle[place(a, a)]
                 for a in range(len(triangle)):
                     gram[a, lane] = triangle[a]
+            steepest = max(steepest, rate * trace)
         if update == FEDPROX:
             solve(gram, rates, y, start, size, factor, found)
+            if x.itemsize < 8 and not steepest <= _STEEP:
+                for lane in range(count):
+                    i = begin + lane
+                    if _is_steep(x, starts[i], sizes[i], step * shares[i]):
+                        found[:size, lane] = 0.0
+                        _solve_in_double(
+                            x, targets, predicted, models[i], starts[i], sizes[i], step * shares[i], owners[i], total
+                        )
         else:
             descend(code, gram, rates, y, start, size, local_steps, fall, found)
         for lane in range(count):
@@ -265,7 +281,7 @@ def _solve_alone(
     model: int,
     begin: int,
     end: int,
-    rate: float,
+    step: float,
     owner: int,
     total: Array,
     matrix: Array,
@@ -280,6 +296,10 @@ def _solve_alone(
     (I + rate X^T X)^-1 X^T = X^T (I + rate X X^T)^-1: the smaller of the two is solved.
     """
     rows, dim = end - begin, x.shape[1]
+    if x.itemsize < 8 and _is_steep(x, begin, rows, step):
+        _solve_in_double(x, targets, predicted, model, begin, rows, step, owner, total)
+        return
+    rate = x.dtype.type(step / rows)
     for row in range(begin, end):
         fall[0, row] = rate * (targets[0, row] - predicted[row, model])
     if rows <= dim:
@@ -304,3 +324,40 @@ def _solve_alone(
     eliminate(matrix, dim, solution)
     for m in range(dim):
         total[owner, m] += rows * solution[0, m]
+
+
+@compiled
+def _is_steep(x: Array, begin: int, rows: int, step: float) -> bool:
+    """Say whether a client's proximal step is beyond single precision."""
+    squares = 0.0
+    for row in range(begin, begin + rows):
+        for m in range(x.shape[1]):
+            squares += np.float64(x[row, m]) * np.float64(x[row, m])
+    return not step / rows * squares <= _STEEP
+
+
+@compiled
+def _solve_in_double(
+    x: Array,
+    targets: Array,
+    predicted: Array,
+    model: int,
+    begin: int,
+    rows: int,
+    step: float,
+    owner: int,
+    total: Array,
+) -> None:
+    """Take a proximal step with one client in double precision, and add its shift."""
+    own = x[begin : begin + rows].astype(np.float64)
+    residual = np.empty(rows)
+    for row in range(rows):
+        residual[row] = step / rows * (np.float64(targets[0, begin + row]) - predicted[begin + row, model])
+    if rows <= own.shape[1]:
+        solve_ridge(step / rows * np.dot(own, own.T), 1.0, residual)
+        shift = np.dot(residual, own)
+    else:
+        shift = np.dot(residual, own)
+        solve_ridge(step / rows * np.dot(own.T, own), 1.0, shift)
+    for m in range(len(shift)):
+        total[owner, m] += rows * shift[m]

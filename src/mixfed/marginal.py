@@ -77,7 +77,9 @@ def _gather(
     if full:
         np.dot(raw[:tile], whiten, own_x[:tile])
     else:
-        own_x[:tile] = raw[:tile]
+        for row in range(tile):
+            for a in range(width):
+                own_x[row, a] = raw[row, a]
     for i in range(len(offsets) - 1):
         first, after, rest = offsets[i] - begin, offsets[i + 1] - begin, 0.0
         n = min(after - first, width)
@@ -86,7 +88,8 @@ def _gather(
         if top < first:
             for row in range(n):
                 own_y[top + row] = own_y[first + row]
-                own_x[top + row] = own_x[first + row]
+                for a in range(width):
+                    own_x[top + row, a] = own_x[first + row, a]
         about[i, 0], about[i, 1], about[i, 2] = top, after - first, rest
         top += n
     about[len(offsets) - 1, 0] = top

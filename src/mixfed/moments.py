@@ -54,9 +54,9 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
             total[m] += phi[row, m]
         target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
         target += y[row]
-    steady = low == high
-    value = np.where(steady, low, 0.0)
+    steady, value = low == high, np.zeros(width)
     for m in range(width):
+        value[m] = low[m] if steady[m] else 0.0
         low[m], high[m] = round_down(low[m]), round_up(high[m])
     return low, high, steady, value, total, target, round_down(target_low), round_up(target_high)
 

@@ -236,6 +236,14 @@ def _add_missing_information(
 
 
 @compiled
+def _put(values: Floats, out: Floats, row: int, place: int) -> int:
+    """Write values into a row from a place on, and give the place behind them."""
+    for i in range(len(values)):
+        out[row, place + i] = values[i]
+    return place + len(values)
+
+
+@compiled
 def expect(
     phi: Array,
     y: Floats,
@@ -280,7 +288,7 @@ def expect(
     tall = room + ROOM
     pile, height = lined(piles * tall, width, phi), np.zeros(piles, np.int64)
     lines = x.shape[1] * x.itemsize // LINE
-    sizes = np.diff(offsets)
+    sizes = offsets[1:] - offsets[:-1]
     begin = 0
     while begin < n_clients:
         end = tile_end(offsets, begin)
@@ -330,14 +338,10 @@ def expect(
         own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
         numbers[c, 0], end = likelihood[c], 1
         for part in (clients, rows, 2.0 * loss):  # squared residuals
-            numbers[c, end : end + k] = part[c * k : (c + 1) * k]
-            end += k
-        numbers[c, end : end + k * k] = np.dot(own.T, own).ravel()
-        end += k * k
+            end = _put(part[c * k : (c + 1) * k], numbers, c, end)
+        end = _put(np.dot(own.T, own).ravel(), numbers, c, end)
         for table in (score, gram):
-            some = table[c * k : (c + 1) * k].ravel()
-            numbers[c, end : end + len(some)] = some
-            end += len(some)
+            end = _put(table[c * k : (c + 1) * k].ravel(), numbers, c, end)
     missing = np.zeros((len(informed), k * (k + 1) // 2, width + 2, width + 2))
     for i in range(len(informed)):
         c = informed[i]

@@ -61,7 +61,9 @@ def with_room(phi: Array, begin: int, end: int) -> Array:
         rows: Array = as_mutable(phi[begin : end + ROOM])
         return rows
     held = np.zeros((end - begin + ROOM, phi.shape[1]), phi.dtype)
-    held[: end - begin] = phi[begin:end]
+    for row in range(begin, end):
+        for m in range(phi.shape[1]):
+            held[row - begin, m] = phi[row, m]
     return held
 
 

@@ -95,6 +95,18 @@ def _finish_row(gram: Array, rates: Array, y: Array, start: Array, a: int, facto
 
 
 @inlined
+def sum_of_traces(gram: Array, rates: Array, size: int, fall: Array) -> float:
+    """Sum the traces of rate gram over a line of clients. fall (n, line) is to work with."""
+    traces, total = read_line(rates, 0, 0) * read_line(gram, 0, 0), 0.0
+    for a in range(1, size):
+        traces += read_line(rates, a, 0) * read_line(gram, place(a, a), 0)
+    write_line(fall, 0, 0, traces)
+    for lane in range(fall.shape[1]):
+        total += fall[0, lane]
+    return total
+
+
+@inlined
 def eliminate(matrix: Array, size: int, solution: Array) -> None:
     """Solve (I + matrix) x = b. matrix (n, .), `lined`, upper half, with b in column n, is lost. -> solution (1, n)."""
     lanes = LINE // matrix.itemsize

@@ -20,8 +20,8 @@ from .products import in_words, lined, multiply, room_for, with_room
 
 TILE = 512
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
-_LARGE_TILE = 1024
-"""Rows of a tile that is not copied, so that clients find others with as many rows."""
+_LARGE_TILE = 8192
+"""Bytes of a column in a tile that is not copied: so many rows that clients find others with as many."""
 _NEGLIGIBLE = 1e-17
 """Memberships below this move no model by more than rounding does."""
 _SORTED = 64
@@ -159,7 +159,8 @@ def refine(
     """
     dim, k = theta.shape
     shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    size, models = most_rows(offsets, _LARGE_TILE), in_words(theta)
+    tile = _LARGE_TILE // phi.itemsize
+    size, models = most_rows(offsets, tile), in_words(theta)
     predicted, targets = room_for(size, models), np.zeros((1, size + LANES), phi.dtype)
     losses, membership = np.empty((size, predicted.shape[1])), np.empty((0 if hard else size, k))
     total, shares = lined(k, dim, phi), np.ones(size)
@@ -173,7 +174,7 @@ def refine(
     )
     begin = 0
     while begin < len(offsets) - 1:
-        end = tile_end(offsets, begin, _LARGE_TILE)
+        end = tile_end(offsets, begin, tile)
         first, rows, count = offsets[begin], offsets[end] - offsets[begin], end - begin
         if update == FEDPROX or local_steps > 1:
             by_rows(offsets, begin, end, who, starts, sizes)

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .beside import descend, eliminate, place, solve
+from .beside import descend, eliminate, place, solve, sum_of_traces
 from .compiled import compiled, inlined
 from .fewrows import solve_ridge
 from .lanes import LANES, LINE, number, read, write
@@ -173,11 +173,10 @@ def _side_by_side(
         count = min(line, beside - begin)
         size = min(sizes[begin + count - 1], dim) if update == FEDPROX else sizes[begin + count - 1]
         rates[: size + size % 2] = 0.0  # a row that is not there moves nobody
-        steepest = 0.0
         for lane in range(count):
             i = begin + lane
             first, rows, j = starts[i], sizes[i], models[i]
-            rate, trace = step * shares[i] / rows, 0.0
+            rate = step * shares[i] / rows
             for a in range(min(rows, size)):
                 rates[a, lane] = rate
             if i < few:
@@ -189,7 +188,6 @@ def _side_by_side(
                             gram[place(a, b + 1), lane] = number(four, 1)
                         gram[place(a + 1, b), lane] = number(four, 2)
                         gram[place(a + 1, b + 1), lane] = number(four, 3)
-                    trace += number(four, 0) + (number(four, 3) if a + 1 < rows else 0.0)
                 for a in range(rows):
                     y[a, lane], start[a, lane] = targets[0, first + a], predicted[first + a, j]
             else:
@@ -199,13 +197,11 @@ def _side_by_side(
                 _normal_equations(x, first, rows, residual, no_order, triangle, gradient)
                 for a in range(dim):
                     y[a, lane], start[a, lane] = gradient[0, a], 0.0
-                    trace += triangle[place(a, a)]
                 for a in range(len(triangle)):
                     gram[a, lane] = triangle[a]
-            steepest = max(steepest, rate * trace)
         if update == FEDPROX:
             solve(gram, rates, y, start, size, factor, found)
-            if x.itemsize < 8 and not steepest <= _STEEP:
+            if x.itemsize < 8 and not sum_of_traces(gram, rates, size, fall) <= _STEEP:
                 for lane in range(count):
                     i = begin + lane
                     if _is_steep(x, starts[i], sizes[i], step * shares[i]):

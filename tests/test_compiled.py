@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from numba import njit
+
 from mixfed import compiled
 
 SOURCES = Path(compiled.__file__).parent
@@ -51,3 +53,19 @@ def test_a_change_in_what_a_kernel_calls_is_a_change_of_the_kernel(tmp_path):
     assert changed != losses.read_text()
     losses.write_text(changed)
     assert loss_of_three() == ["45.0", "0"]
+
+
+def test_compiling_is_told_once_and_only_if_there_is_something_to_compile():
+    calls = []
+
+    @njit
+    def twice(value):
+        return 2 * value
+
+    with compiled.told_of_compiling(lambda: calls.append("told")):
+        twice(1)
+        twice(1.0)
+    assert calls == ["told"]
+    with compiled.told_of_compiling(lambda: calls.append("told again")):
+        twice(2)
+    assert calls == ["told"]

@@ -89,6 +89,7 @@ def fit(
 
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
+    from .compiled import told_of_compiling
     from .journal import JournalPool, fingerprint
     from .outputs import check_file, check_folder
     from .portrait import residuals
@@ -119,7 +120,8 @@ def fit(
     if resume:
         check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
-        with screen.Rounds(silent) as watch:
+        rounds = screen.Rounds(silent)
+        with rounds as watch, told_of_compiling(rounds.compiling):
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)

@@ -6,13 +6,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Barrier, Lock, Thread
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 from threadpoolctl import ThreadpoolController
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,22 @@ def _sources() -> str:
     """
     files = (Path(__file__).with_name(f"{part}.py") for part in _PARTS)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()[:16]
+
+
+@contextmanager
+def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
+    """Tell somebody, once, if anything must be compiled inside: that takes seconds."""
+    told = Lock()
+
+    class Telling(event.Listener):
+        def on_start(self, _event: object) -> None:
+            if told.acquire(blocking=False):
+                tell()
+
+        def on_end(self, _event: object) -> None: ...
+
+    with event.install_listener("numba:compile", Telling()):
+        yield
 
 
 def side_by_side(function: Callable[[A], T], items: Iterable[A], level: int = 0) -> Iterator[T]:

@@ -22,7 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from .assignment import Assignment
@@ -68,8 +68,8 @@ def working(what: str, quiet: bool) -> Iterator[None]:
 class _Rate(ProgressColumn):
     """How fast it goes."""
 
-    def __init__(self, unit: str) -> None:
-        super().__init__()
+    def __init__(self, unit: str, table_column: Column | None = None) -> None:
+        super().__init__(table_column)
         self.unit = unit
 
     def render(self, task: Task) -> Text:
@@ -83,13 +83,14 @@ class Rounds:
 
     def __init__(self, quiet: bool) -> None:
         self.bars: dict[str, Any] = {}
+        whole = Column(no_wrap=True)  # where there is little room, the bar gives way
         self.progress = Progress(
-            TextColumn("{task.description:<24}"),
+            TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            _Rate("/s"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            MofNCompleteColumn(table_column=whole),
+            _Rate("/s", table_column=whole),
+            TimeElapsedColumn(table_column=whole),
+            TimeRemainingColumn(table_column=whole),
             TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
             disable=quiet or not sys.stderr.isatty(),
@@ -101,6 +102,11 @@ class Rounds:
 
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
+
+    def compiling(self) -> None:
+        """Say why nothing moves for some seconds."""
+        if not self.progress.disable:
+            self.progress.console.print("[dim]Compiling for this machine: the next run will not have to.[/dim]")
 
     def update(self, event: Event) -> None:
         """Move the bar of the event's phase."""

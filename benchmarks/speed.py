@@ -186,9 +186,9 @@ def growth(results: Results, plot: Path | None) -> None:
                 settings["n_clients"] = 50_000
             made = make(**settings)
             clients, k = made.clients, settings["n_clusters"]
-            curves[axis]["one exact round"].append(median(exact_round(clients, made.theta, 0.3), 3))
+            curves[axis]["one exact round"].append(median(exact_round(clients, made.theta, 0.3), 15))
             work: Callable[[], object] = lambda c=clients, k=k: fit_auto(LocalPool(c), c.features, k)  # type: ignore[misc]  # noqa: E731
-            curves[axis]["whole fit, k given"].append(median(work, 3))
+            curves[axis]["whole fit, k given"].append(median(work))
         for name, seconds in curves[axis].items():
             slope = float(np.polyfit(np.log(points[-3:]), np.log(seconds[-3:]), 1)[0])
             limit = POWERS[axis] + 0.1 if (axis, name) != SEARCH else None

@@ -9,7 +9,7 @@ with r the residuals and rate = eta lambda / n. So all that a client with few ro
 looks at features again; with another loss than the squared one, a step adds rate times the loss' slope at the
 predictions as X X^T w has moved them. A client with many rows moves its model itself (FedAvg), or finds its shift as
 (I + rate X^T X)^-1 rate X^T r, where X^T X is the smaller (FedProx). What is small is done for a line of clients of
-about the same size, side by side.
+about the same size, side by side. Proximal steps that single precision cannot take are taken in double, one by one.
 
 Shapes: n rows of a tile, c clients, E models, q owners of sums.
 """

@@ -39,5 +39,5 @@ class Disturbed(InProcess):
                 yield name, outcome
 
 
-def ask(site, query, who=None):
-    return unpack(site.answer(pack(Ask("run", 1, False, pack_query(query), who))), Answer)
+def ask(site, query, who=None, run="run"):
+    return unpack(site.answer(pack(Ask(run, 1, False, pack_query(query), who))), Answer)

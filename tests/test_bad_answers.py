@@ -258,11 +258,14 @@ def test_a_site_that_fails_once_does_better_the_next_time(small, tmp_path, monke
 
 def test_a_site_that_is_started_again_goes_on(small, tmp_path):
     sites = split(small.clients, 3)
+    own = tmp_path / "site-1"  # where it keeps what must outlive it
 
     def disturb(name, number, content):
         if name == "site-1":
-            sites[name] = Site(sites[name].clients)
+            sites[name] = Site(sites[name].clients, out=own)
         return [content]
+
+    sites["site-1"] = Site(sites["site-1"].clients, out=own)
 
     found = conduct(Disturbed(sites, disturb), Job(3, intercept=False), tmp_path / "a")
     same(found, conduct(InProcess(sites), Job(3, intercept=False), tmp_path / "b"), 1e-12)

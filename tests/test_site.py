@@ -11,7 +11,7 @@ import pytest
 from conftest import random_clients
 from federations import ask, local_fit, same, split
 from mixfed import Clients, PoolError, SettingsError, simulate
-from mixfed.candidates import Candidates, Frame, PairMoments, Project, SplitMoments
+from mixfed.candidates import Candidates, Frame, Gram, PairMoments, Project, SplitMoments
 from mixfed.deviations import LeaveOut, Spreads
 from mixfed.draws import client_keys
 from mixfed.exchange import Census
@@ -20,6 +20,7 @@ from mixfed.federation.site import _secret
 from mixfed.federation.wire import Ask, Enrol, unpack
 from mixfed.model import Model
 from mixfed.pool import Sample
+from mixfed.symmetric import unpacked
 
 
 def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path):
@@ -74,6 +75,83 @@ def test_the_floor_holds_for_clients_with_two_rows_or_more(tmp_path):
         left = ask(site, LeaveOut(frame, spreads, True, 3)).content
         assert (left.rows > 0).tolist() == [all_told, small_told]
         assert (left.squares > 0).tolist() == [[all_told, small_told]]
+
+
+GRAM = Gram(np.zeros(5), np.ones(5), 0.0, 1.0)
+
+
+def of_one_client(clients, told):
+    """Whether one of the sums that were told, or the difference of two, is the second moments of a single client."""
+    own = [one.phi.T @ one.phi for one in (clients.subset(np.array([i])) for i in range(clients.n_clients))]
+    sums = [np.zeros((5, 5)), *(unpacked(said.content.gram, 5) for said in told if said.content is not None)]
+    gaps = np.array([a - b for a in sums for b in sums])
+    return any(np.abs(gaps - one).max(axis=(1, 2)).min() < 1e-9 for one in own)
+
+
+def ask_for_places(site, run="run"):
+    """Ask for ten clients by their places, and for nine of them: the difference is the tenth."""
+    return [ask(site, GRAM, np.arange(count), run) for count in (10, 9)]
+
+
+def test_clients_that_were_not_listed_cannot_be_asked_by_their_places(small):
+    clients = small.clients
+    open_, closed = Site(clients, min_clients=5), Site(clients, min_clients=5, anchors="summed")
+    for site in (open_, closed):
+        ask(site, Enrol(True))
+    assert of_one_client(clients, ask_for_places(open_))  # which is what it means to list clients: see docs/privacy.md
+    others = ask_for_places(closed) + ask_for_places(open_, "another run")
+    ask(open_, Enrol(False), run="a third run")
+    others += ask_for_places(open_, "a third run")
+    assert all("when this site has listed none in this run" in said.complaint for said in others)
+    assert not of_one_client(clients, others)
+
+
+def halve_shares(site, seed=0):
+    """Ask for samples, always between the two that differ least, until two differ by one client."""
+    told = {1.0: ask(site, GRAM, Sample(seed, 1.0))}
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        share = (low + high) / 2
+        told[share] = ask(site, GRAM, Sample(seed, share))
+        within = {at: told[at].clients if at else 0 for at in (low, share, high)}
+        wide = within[high] - within[share] >= within[share] - within[low]
+        low, high = (share, high) if wide else (low, share)
+    return list(told.values())
+
+
+def test_samples_that_differ_by_few_clients_are_refused(small, tmp_path):
+    clients = small.clients
+    assert of_one_client(clients, halve_shares(Site(clients)))  # nothing is refused without a floor
+    for floor in (2, 5, 30):
+        told = []
+        for out in (None, tmp_path / str(floor)):
+            site = Site(clients, min_clients=floor, out=out)
+            told += halve_shares(site)
+        site = Site(clients, min_clients=floor, out=out)  # started again, it knows what it has answered
+        told += halve_shares(site) + halve_shares(site, seed=1)
+        answered = sorted({said.clients for said in told if said.content is not None})
+        assert len(answered) >= 2
+        assert min(np.diff([0, *answered])) >= floor
+        assert not of_one_client(clients, told)
+    assert "by another seed" in ask(site, GRAM, Sample(1, 0.5)).complaint
+    assert ask(Site(clients.subset(np.arange(90)), min_clients=30, out=out), GRAM, Sample(1, 0.5)).complaint is None
+
+
+def test_samples_leave_no_few_clients_with_pairs_of_rows():
+    made = random_clients(0, [1] * 200 + [2] * 30, 5)
+    alone = Site(made, min_clients=20)
+    assert ask(alone, PairMoments(Frame.plain(5), False)).content.rows == 60
+    half = ask(alone, GRAM, Sample(0, 0.5))
+    assert "differs from others by fewer than min_clients = 20" in half.complaint  # of 30 paired clients, some 15
+    assert ask(Site(made.subset(np.arange(200)), min_clients=20), GRAM, Sample(0, 0.5)).complaint is None
+
+
+def test_what_was_asked_is_not_forgotten_by_a_damaged_file(small, tmp_path):
+    ask(Site(small.clients, min_clients=5, out=tmp_path), GRAM, Sample(0, 0.5))
+    (tmp_path / "asked.json").write_text("{")
+    said = ask(Site(small.clients, min_clients=5, out=tmp_path), GRAM, Sample(0, 0.25))
+    assert said.content is None
+    assert "asked.json: damaged" in said.complaint
 
 
 def test_a_secret_is_whole_or_it_is_refused(tmp_path):

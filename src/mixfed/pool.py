@@ -15,7 +15,7 @@ import numpy as np
 
 from . import draws
 from .answers import answer, answer_each
-from .arrays import Array, Ints, Keys
+from .arrays import Array, Floats, Ints, Keys
 from .compiled import one_blas_thread, side_by_side
 from .data import Clients, cut, offsets_of
 from .exchange import Each, Query, R, S, T, Traffic
@@ -41,7 +41,11 @@ class Sample:
 
     def places(self, keys: Keys) -> Array:
         """Give the places of the clients in the sample. keys (c,) -> (at most c,)."""
-        return np.flatnonzero(draws.uniform(self.seed, "sample", 0, keys)[:, 0] < self.share)
+        return np.flatnonzero(self.draws(keys) < self.share)
+
+    def draws(self, keys: Keys) -> Floats:
+        """Give what each client draws: it is in the sample if that is below the share. keys (c,) -> (c,)."""
+        return draws.uniform(self.seed, "sample", 0, keys)[:, 0]
 
 
 Who: TypeAlias = Array | Sample | None

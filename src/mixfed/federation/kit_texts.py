@@ -20,8 +20,8 @@ target = "y"
 min_clients = 10
 
 # Clients with many rows help to find the kinds, by a few numbers that are computed from their rows. "single": they are
-# asked for these one by one. "summed": nothing about a single client leaves this site. If no site lets its clients
-# answer, the run must have anchors = "summed", too.
+# asked for these one by one, and any group of them can be asked for. "summed": clients are not listed, and questions
+# are about all of them or a sample. If no site lets its clients answer, the run must have anchors = "summed", too.
 anchors = "single"
 
 # The server knows clients by pseudonyms that it cannot trace back to their ids.

@@ -25,38 +25,28 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..arrays import Array, Keys
-from ..candidates import PairMoments, PairSum, SplitMoments
+from ..arrays import Keys
 from ..data import with_intercept
-from ..deviations import LeaveOut, LeftOutSum
 from ..errors import MixfedError, SettingsError
-from ..exchange import Each, Replies, Together
-from ..messages import MessageError
+from ..exchange import Each
 from ..model import Model
-from ..pool import LocalPool, Sample, Who
+from ..pool import LocalPool, Sample
 from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables import write_parquet
+from .privacy.rules import RefusalError, Rules
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 
 _log = logging.getLogger(__name__)
 
 
-class RefusalError(MixfedError):
-    """What the owner's rules do not allow."""
-
-    def __init__(self, reason: str, clients: int) -> None:
-        super().__init__(reason)
-        self.clients = clients
-
-
 class Site:
     """The clients of one owner, and what may be asked of them.
 
-    Sums over fewer than ``min_clients`` clients are refused. With ``anchors="summed"`` no client is ever asked
-    alone. With a ``secret`` the server knows clients by pseudonyms that nobody else can trace back to their ids. The
+    Sums over fewer than ``min_clients`` clients are refused, and samples that differ by fewer. With ``anchors="summed"``
+    clients are neither listed nor asked by their places. With a ``secret`` the server knows clients by pseudonyms that nobody else can trace back to their ids. The
     kinds of the site's clients are written to the folder ``out`` when a run ends, with a model that knows the site's
-    ``columns`` for client and target. ``log`` is told of every question.
+    ``columns`` for client and target; what must not be forgotten of what was asked is kept there, too. ``log`` is told of every question.
     """
 
     def __init__(
@@ -72,6 +62,7 @@ class Site:
     ) -> None:
         self.clients, self.min_clients, self.anchors, self.secret = clients, min_clients, anchors, secret
         self.out, self.columns, self.log = out, columns, log
+        self.rules = Rules(clients, min_clients, None if out is None else out / "asked.json")
         self._pools: dict[bool, LocalPool] = {}
         """With and without a constant term."""
         self._last = b"", b""
@@ -129,52 +120,35 @@ class Site:
         """Give the number of clients that are asked, and what they say."""
         pool = self._pool(ask.intercept)
         if isinstance(ask.query, Enrol):
-            return self._enrol(ask.query, pool)
+            return self._enrol(ask, pool)
         if isinstance(ask.query, Conclude):
             return self._conclude(ask.query)
-        clients = self._count(ask.who, pool)
+        clients = self._count(ask, pool)
         check_asked(ask.query, check_query(ask.query, pool.dim), clients)
         if isinstance(ask.query, Each):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
                 raise RefusalError("clients of this site are not asked one by one", clients)
             return clients, pool.answer_each(ask.query, ask.who)
-        if clients < self.min_clients:
-            raise RefusalError(f"a sum over {clients} clients, below min_clients = {self.min_clients}", clients)
-        return clients, self._withheld(ask.query, pool.answer(ask.query, ask.who), ask.who, pool)
-
-    def _withheld(self, query: Any, reply: Any, who: Who, pool: LocalPool) -> Any:
-        """Leave out what is about clients with two rows or more alone, or about small ones, if they are too few."""
-        if isinstance(query, Together):
-            pairs = zip(query.parts, reply.parts, strict=True)
-            return Replies(tuple(self._withheld(part, said, who, pool) for part, said in pairs))
-        of_pairs = isinstance(query, SplitMoments | LeaveOut) or (isinstance(query, PairMoments) and not query.lone)
-        if self.min_clients <= 1 or not of_pairs:
-            return reply
-        rows = pool.asked(who).rows
-        paired = int(np.sum(rows >= 2))
-        if not isinstance(query, LeaveOut):
-            return reply if self._enough(paired) else PairSum(np.zeros_like(reply.moments), 0)
-        small = int(np.sum((rows >= 2) & (rows <= query.small)))
-        kept = np.array([self._enough(paired), self._enough(small) and self._enough(paired - small)])
-        return LeftOutSum(reply.squares * kept, reply.rows * kept)
-
-    def _enough(self, clients: int) -> bool:
-        """Say whether so many clients may be summed, or nobody is."""
-        return clients == 0 or clients >= self.min_clients
+        self.rules.check_count(clients)
+        if isinstance(ask.who, Sample):
+            self.rules.check_sample(ask.who, clients)
+        return clients, self.rules.withheld(ask.query, pool.answer(ask.query, ask.who), pool.asked(ask.who).rows)
 
     def _pool(self, intercept: bool) -> LocalPool:
         if intercept not in self._pools:
             self._pools[intercept] = LocalPool(_with_intercept(self.clients, intercept))
         return self._pools[intercept]
 
-    def _enrol(self, query: Enrol, pool: LocalPool) -> tuple[int, Enrolled]:
+    def _enrol(self, ask: Ask, pool: LocalPool) -> tuple[int, Enrolled]:
         clients = pool.clients
         if clients.n_clients < self.min_clients:
             raise RefusalError(
                 f"{clients.n_clients} clients, below min_clients = {self.min_clients}: this site contributes nothing",
                 clients.n_clients,
             )
-        listed = query.roster and self.anchors == "single"
+        listed = ask.query.roster and self.anchors == "single"
+        if listed:
+            self.rules.listed(ask.run)
         content = f"{self.clients.digest} {listed}"  # a run in which clients were asked alone cannot go on without
         return clients.n_clients, Enrolled(
             clients.features,
@@ -192,15 +166,12 @@ class Site:
         hidden = (hashlib.blake2b(key, key=self.secret, digest_size=8).digest() for key in keys)
         return np.frombuffer(b"".join(hidden), np.uint64)
 
-    def _count(self, who: Array | Sample | None, pool: LocalPool) -> int:
-        keys = pool.clients.keys
-        if who is None:
-            return len(keys)
-        if isinstance(who, Sample):
-            return pool.asked(who).n_clients  # which the pool keeps at hand
-        if len(set(who.tolist())) < len(who) or (len(who) and not 0 <= who.min() <= who.max() < len(keys)):
-            raise MessageError("clients that this site does not have, or one of them twice")
-        return len(who)
+    def _count(self, ask: Ask, pool: LocalPool) -> int:
+        """Give the number of clients that are asked."""
+        if isinstance(ask.who, np.ndarray):
+            self.rules.check_places(ask.run, ask.who)
+            return len(ask.who)
+        return pool.asked(ask.who).n_clients if isinstance(ask.who, Sample) else pool.n_clients
 
     def _conclude(self, query: Conclude) -> tuple[int, Concluded]:
         if self.out is not None:

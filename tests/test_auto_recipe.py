@@ -97,7 +97,7 @@ def test_the_number_of_kinds_is_found(design):
     assert found.model.n_clusters == len(made.theta)
     choice = found.model.details["choice"]
     assert [entry["n_clusters"] for entry in choice] == list(range(1, len(choice) + 1))
-    assert max(choice, key=lambda entry: entry["bic"])["n_clusters"] == len(made.theta)
+    assert min(choice, key=lambda entry: entry["bic"])["n_clusters"] == len(made.theta)
     likelihood = [entry["likelihood"] for entry in choice]
     assert np.all(np.diff(likelihood[: len(made.theta)]) > 0)
 
@@ -254,9 +254,34 @@ def test_kinds_that_are_close_are_told_apart_where_noise_is_little():
 
 def test_the_reported_bic_is_that_of_the_reported_likelihood():
     made = simulate("mirror", n_clients=500, dim=3, seed=0)
-    for entry in fit(made.clients).model.details["choice"]:
+    model = fit(made.clients).model
+    final = {"n_clusters": model.n_clusters, "likelihood": model.details["likelihood"], "bic": model.bic}
+    for entry in [*model.details["choice"], final]:
         free = entry["n_clusters"] * (3 + 1) + entry["n_clusters"] - 1
-        assert entry["bic"] == pytest.approx(2 * entry["likelihood"] - free * np.log(made.clients.n_rows))
+        assert entry["bic"] == pytest.approx(free * np.log(made.clients.n_rows) - 2 * entry["likelihood"])
+
+
+def test_the_bic_is_that_of_statsmodels():
+    """Of one kind: a linear model, with all constants; theirs takes the noise to be no parameter."""
+    sm = pytest.importorskip("statsmodels.api")
+    made = simulate(n_clusters=1, n_clients=200, dim=3, seed=1).clients
+    model = fit(made, 1).model
+    ols = sm.OLS(made.y, made.phi).fit()
+    assert model.details["likelihood"] == pytest.approx(ols.llf, abs=0.01)  # a kind is given two more rows
+    assert model.bic == pytest.approx(ols.bic + np.log(made.n_rows), abs=0.02)
+
+
+def test_the_bic_of_a_mixed_model_is_that_of_statsmodels():
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(60), 8)
+    x = rng.normal(size=(480, 1))
+    y = x[:, 0] * (1 + 0.5 * rng.normal(size=60))[owner] + 0.3 * rng.normal(size=480)
+    made = Clients.from_arrays(x, y, owner)
+    model = fit(made, 1, personal=True).model
+    mixed = sm.MixedLM(y, x, owner, exog_re=x).fit(reml=False)
+    assert model.details["likelihood"] == pytest.approx(mixed.llf, abs=0.05)
+    assert model.bic == pytest.approx(3 * np.log(480) - 2 * mixed.llf, abs=0.1)
 
 
 def test_a_run_stopped_at_any_exchange_goes_on_to_the_same_bits(tmp_path):

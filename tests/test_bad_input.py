@@ -291,9 +291,9 @@ CASES = {
         r"empty/model.json: no model here .*: give the fol",
     ),
     "newer model": (
-        model(format="mixfed/2"),
+        model(format="mixfed/3"),
         "predict result good.csv --out p.parquet",
-        r"result/model.json: the format is 'mixfed/2', this version of mixfed reads 'mixfed/1': update mixfed, or",
+        r"result/model.json: the format is 'mixfed/3', this version of mixfed reads 'mixfed/2' and 'mixfed/1': upd",
     ),
     "damaged model": (
         cut("result/model.json", "result/model.json"),

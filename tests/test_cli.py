@@ -74,7 +74,7 @@ def test_fit_writes_the_files_of_the_contract(table, fitted):
     out, printed = fitted
     assert {path.name for path in out.iterdir()} == set(FILES)
     model = json.loads((out / "model.json").read_text())
-    assert model["format"] == "mixfed/1"
+    assert model["format"] == "mixfed/2"
     assert model["features"] == ["x_0", "x_1", "x_2", "x_3"]
     assert (model["n_clusters"], model["loss"], model["recipe"], model["seed"]) == (2, "squared", "paper", 0)
     assert np.shape(model["coef"]) == (2, 4)

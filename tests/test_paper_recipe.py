@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mixfed import (
+    AutoSettings,
     Clients,
     DataError,
     LocalPool,
@@ -16,6 +18,7 @@ from mixfed import (
     SettingsError,
     bottleneck_distance,
     fedmd,
+    fit_auto,
     fit_paper,
     simulate,
 )
@@ -238,12 +241,32 @@ def test_a_model_survives_its_file_and_predicts_from_it(small, tmp_path):
         again.predict(dataclasses.replace(rows, features=("a", "b", "c", "d")))
 
 
+@pytest.mark.parametrize("name", ["model-1-plain.json", "model-1-personal.json"])
+def test_models_of_the_format_before_are_read_as_ever(name, tmp_path):
+    """Files that were written by the last version with that format, of a fit that is repeated here."""
+    made = simulate("mirror", n_clients=300, dim=2, seed=0).clients
+    settings = AutoSettings(personal="personal" in name, max_clusters=3)
+    now = fit_auto(LocalPool(made), made.features, None, settings).model
+    then = Model.load(Path(__file__).parent / "fixtures" / name)
+    np.testing.assert_allclose(then.theta, now.theta, rtol=1e-9)
+    np.testing.assert_array_equal(then.assign(made).cluster, now.assign(made).cluster)
+    assert then.details["likelihood"] == pytest.approx(now.details["likelihood"])
+    for old, new in zip(then.details["choice"], now.details["choice"], strict=True):
+        assert old["bic"] == pytest.approx(new["bic"])
+        assert old["likelihood"] == pytest.approx(new["likelihood"])
+    then.save(tmp_path / "model.json")
+    assert Model.load(tmp_path).to_dict() == then.to_dict()
+    assert then.to_dict()["format"] == "mixfed/2"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("{", "not a model file"),
-        ('{"format": "mixfed/9"}', "the format is 'mixfed/9', this version of mixfed reads 'mixfed/1'"),
+        ('{"format": "mixfed/9"}', "the format is 'mixfed/9', this version of mixfed reads 'mixfed/2' and 'mixfed/1'"),
+        ('{"format": "mixfed/2"}', "damaged"),
         ('{"format": "mixfed/1"}', "damaged"),
+        ('{"format": "mixfed/2", "family": "poisson"}', "this version of mixfed does not know family: update mixfed"),
     ],
 )
 def test_other_model_files_are_refused(tmp_path, content, message):

@@ -80,7 +80,7 @@ def _fit(
     errors = None
     if len(found.reply.missing):
         errors = covariance(found.mixture, found.reply, 0, found.reply.missing[0], found.rules)
-    model = _model(found, search, features, errors, search.tried())
+    model = _model(found, search, features, errors, search.bic(found), search.tried())
     return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
 
 
@@ -89,13 +89,14 @@ def _fit_personal(
 ) -> Fit:
     """Fit kinds whose clients deviate."""
     from . import personal  # which a plain fit can do without
-    from .spreads import model_covariance
+    from .spreads import free_parameters, model_covariance
 
     run, frame = search.run, search.ground.frame
     with run.timing("personal"):
         found, tried = personal.fit_personal(search, n_clusters, most, start)
     plain, factor = personal.as_refined(found), personal.factors_to_user(frame, found)
-    model = _model(plain, search, features, model_covariance(found), personal.about(search, tried), factor)
+    bic = float(free_parameters(found) * np.log(search.ground.census.n_rows) - 2.0 * search.likelihood(plain))
+    model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
 
 
@@ -132,6 +133,7 @@ def _model(
     search: Search,
     features: tuple[str, ...],
     covariances: Floats | None,
+    bic: float,
     choice: list[dict[str, Any]],
     factor: Floats | None = None,
 ) -> Model:
@@ -162,6 +164,7 @@ def _model(
         details={
             "settings": dataclasses.asdict(search.settings),
             "likelihood": search.likelihood(found),
+            "bic": bic,
             "searched_clients": search.searched_clients,
             "spread": ground.spread[:own].tolist(),
             "means": (ground.census.total / ground.census.n_rows)[:own].tolist(),

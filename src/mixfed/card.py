@@ -92,7 +92,7 @@ def _quality(found: Fit, assigned: Assignment | None) -> Iterable[str]:
     choice = model.details.get("choice", [])
     if choice:
         tried = ", ".join(f"{entry['n_clusters']}: {entry['bic']:.6g}" for entry in choice)
-        yield f"- BIC by number of kinds (more is better): {tried}"
+        yield f"- BIC by number of kinds (less is better): {tried}"
     if found.stop:
         yield f"- The fit ended because {found.stop}."
 

@@ -74,6 +74,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The most probable kind of each.
     client_proba_ : ndarray of shape (n_clients, n_clusters)
         Probabilities of the kinds.
+    bic_ : float or None
+        Bayesian information criterion: less is better, as in R and statsmodels (auto recipe).
     choice_ : list of dict
         Log likelihood and BIC of each number of kinds that was tried.
     warnings_ : list of str
@@ -155,6 +157,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_error_: Floats | None = model.coef_error
         self.intercept_error_: Floats | None = model.intercept_error
         self.n_clusters_: int = model.n_clusters
+        self.bic_ = model.bic
         self.choice_: list[dict[str, Any]] = model.details.get("choice", [])
         self.warnings_: list[str] = list(model.warnings)
         self.clients_: Array = assigned.ids

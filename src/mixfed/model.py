@@ -23,7 +23,13 @@ from .exchange import Mixture
 from .losses import loss_named
 from .store import Held
 
-FORMAT = "mixfed/1"
+FORMAT = "mixfed/2"
+FORMERLY = "mixfed/1"
+"""Which is still read."""
+
+
+_FOLLOWING = ("n_clusters", "personal", "deviation", "bic")
+"""What a file says although it follows from the rest."""
 
 
 def kind_order(weights: Floats, theta: Floats) -> Ints:
@@ -114,6 +120,11 @@ class Model:
     def personal(self) -> bool:
         """Whether clients deviate from the model of their kind."""
         return self.factor is not None
+
+    @property
+    def bic(self) -> float | None:
+        """The Bayesian information criterion, if the recipe gives it: less is better."""
+        return self.details.get("bic")
 
     @property
     def deviation(self) -> Floats | None:
@@ -225,10 +236,10 @@ class Model:
     def to_dict(self) -> dict[str, Any]:
         """Give the content of ``model.json``."""
         content: dict[str, Any] = {"format": FORMAT}
-        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        for name, value in (values | {"deviation": self.deviation}).items():
+        for name in [*(item.name for item in dataclasses.fields(self)), *_FOLLOWING]:
+            value = getattr(self, name)
             content[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return content | {"n_clusters": self.n_clusters, "personal": self.personal}
+        return content
 
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the model."""
@@ -258,14 +269,20 @@ class Model:
             found = content.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise DataError(f"{source}: not a model file of mixfed, or damaged: fit again") from error
-        if found != FORMAT:
+        if found not in (FORMAT, FORMERLY):
             raise DataError(
-                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}': "
+                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}' and '{FORMERLY}': "
                 "update mixfed, or fit again"
             )
+        known = {item.name for item in dataclasses.fields(cls)} | set(_FOLLOWING)
+        if strange := sorted(content.keys() - known):
+            raise DataError(f"{source}: this version of mixfed does not know {', '.join(strange)}: update mixfed")
         try:
-            for name in ("n_clusters", "personal", "deviation"):
-                content.pop(name, None)  # which follow from the rest
+            for name in _FOLLOWING:
+                content.pop(name, None)
+            if found == FORMERLY:
+                for entry in content["details"].get("choice", []):
+                    entry["bic"] *= -1.0  # more was better
             for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error", "factor"):
                 if content.setdefault(name, None) is not None:
                     content[name] = np.array(content[name], dtype=np.float64)

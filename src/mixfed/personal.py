@@ -103,7 +103,7 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
         plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
         tried = _improved(search, [plain], _forms(search), single, _sample(search))
-        best = max(tried, key=lambda one: one.bic)
+        best = min(tried, key=lambda one: one.bic)
     return _finish(search, best.found, best.who), tried
 
 
@@ -128,9 +128,9 @@ def _best(search: Search, tried: Sequence[Tried]) -> Tried:
     Where no mixture of normal distributions is true, kinds may tell the shape of a distribution rather than clients
     apart; the likelihood welcomes them, and predictions suffer.
     """
-    single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
+    single = min((one for one in tried if one.k == 1), key=lambda one: one.bic)
     fair = [one for one in tried if not _objection(search, one, single)]
-    return max(fair, key=lambda one: one.bic)
+    return min(fair, key=lambda one: one.bic)
 
 
 def _no_worse(one: Tried, other: Tried) -> bool:
@@ -161,7 +161,7 @@ def _improved(
 ) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     frame = search.ground.frame
-    likely = max(single, key=lambda one: one.bic, default=None)
+    likely = min(single, key=lambda one: one.bic, default=None)
     rules, tasks = plain[0].rules, []
     if likely is not None:
         rules = rules.fitting(float(np.exp(likely.found.mixture.log_variance[0, 0])))
@@ -190,7 +190,7 @@ def _tried(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | N
 
 
 def _needs_full(search: Search, one: Tried) -> bool:
-    """Say whether a diagonal Psi would have the worse BIC for certain, by what the information at a full one tells."""
+    """Say whether a diagonal Psi would have the larger BIC for certain, by what the information at a full one tells."""
     frame, everyone = search.ground.frame, search.ground.census.n_rows
     fewer = one.k * (_numbers(frame, full=True) - _numbers(frame, full=False))
     cost = cost_of_diagonal(frame, one.found) * everyone / one.rows
@@ -244,7 +244,7 @@ def _judged(search: Search, found: Fitted, error: LeftOutSum | None, who: Sample
     left_out = None
     if error is not None:
         left_out = search.ground.frame.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
-    return Tried(found, who, rows, float(2.0 * expected - free * np.log(everyone)), left_out)
+    return Tried(found, who, rows, float(free * np.log(everyone) - 2.0 * expected), left_out)
 
 
 def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
@@ -300,8 +300,8 @@ def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
     """Say which numbers of kinds were tried, each in the form of Psi that suits it best; nothing if it was given."""
     if search.n_clusters is not None:
         return []
-    single = max((one for one in tried if one.k == 1), key=lambda one: one.bic)
-    best = {one.k: one for one in sorted(tried, key=lambda one: one.bic)}
+    single = min((one for one in tried if one.k == 1), key=lambda one: one.bic)
+    best = {one.k: one for one in sorted(tried, key=lambda one: -one.bic)}
     return [
         {
             "n_clusters": k,

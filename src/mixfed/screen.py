@@ -323,7 +323,7 @@ def choice_table(model: Model) -> Table:
     choice = model.details["choice"]
     rows, asked = round(sum(model.details["kind_rows"])), choice[0]["rows"]
     where = "" if asked == rows else f"; on a sample of {asked:,} rows, then checked on all"
-    table = Table(title=f"How many kinds (the highest BIC wins{where})", title_justify="left")
+    table = Table(title=f"How many kinds (the lowest BIC wins{where})", title_justify="left")
     for heading in ("kinds", "log likelihood", "BIC"):
         table.add_column(heading, justify="right")
     table.add_column("")

@@ -112,7 +112,7 @@ class Search:
         """
         sound = sorted(filter(self.sound, self.scanned))
         exact = (k for k in sound if self.ground.is_exact(self.scanned[k].reply))
-        return next(exact, None) or max(sound, key=lambda k: self.bic(self.scanned[k]))
+        return next(exact, None) or min(sound, key=lambda k: self.bic(self.scanned[k]))
 
     def more_kinds(self, found: Refined, most: int, start: Floats | None) -> Refined:
         """See whether all clients tell more kinds apart than the sample, if it was one, did."""
@@ -155,8 +155,8 @@ class Search:
         return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.ground.frame.dim + 1))
 
     def bic(self, found: Refined) -> float:
-        """Twice the log likelihood less the number of parameters times the logarithm of the rows: more is better."""
-        return 2.0 * self.likelihood(found) - self._penalty(found, found.reply)
+        """Give the number of parameters times the logarithm of the rows less twice the log likelihood."""
+        return self._penalty(found, found.reply) - 2.0 * self.likelihood(found)
 
     def _penalty(self, found: Refined, asked: ExpectSum) -> float:
         """Give the number of parameters times the logarithm of the rows asked."""
@@ -212,11 +212,11 @@ class Search:
         return self.one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
 
     def likelihood(self, found: Refined) -> float:
-        """Log likelihood in the target's units."""
+        """Log likelihood in the target's units, with all constants."""
         return self.in_units(found.likelihood, found.reply)
 
     def in_units(self, likelihood: float, asked: ExpectSum | DeviateSum) -> float:
-        """Give a log likelihood of standard units in the target's."""
+        """Give a log likelihood of standard units in the target's, with all constants."""
         return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
 
     def _quick(self, k: int) -> Conversation:

@@ -43,10 +43,11 @@ _log = logging.getLogger(__name__)
 class Site:
     """The clients of one owner, and what may be asked of them.
 
-    Sums over fewer than ``min_clients`` clients are refused, and samples that differ by fewer. With ``anchors="summed"``
-    clients are neither listed nor asked by their places. With a ``secret`` the server knows clients by pseudonyms that nobody else can trace back to their ids. The
-    kinds of the site's clients are written to the folder ``out`` when a run ends, with a model that knows the site's
-    ``columns`` for client and target; what must not be forgotten of what was asked is kept there, too. ``log`` is told of every question.
+    Sums over fewer than ``min_clients`` clients are refused, and samples that differ by fewer. With
+    ``anchors="summed"`` clients are neither listed nor asked by their places. With a ``secret`` the server knows
+    clients by pseudonyms that nobody else can trace back to their ids. When a run ends, the kinds of the site's
+    clients are written to the folder ``out``, with a model that knows the site's ``columns`` for client and target;
+    what must not be forgotten of what was asked is kept there, too. ``log`` is told of every question.
     """
 
     def __init__(

@@ -262,6 +262,8 @@ def _run(found: Fit, about: dict[str, Any]) -> str:
     ]
     if "likelihood" in model.details:
         facts.append(["log likelihood", f"{model.details['likelihood']:.6g}"])
+    if model.bic is not None:
+        facts.append(["BIC (less is better)", f"{model.bic:.6g}"])
     facts += [[name, str(version)] for name, version in about.get("versions", {}).items()]
     settings = model.details.get("settings", {})
     chosen = [[name, str(value)] for name, value in settings.items() if value is not None]

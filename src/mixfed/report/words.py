@@ -83,11 +83,11 @@ def sizes(digest: dict[str, Any]) -> str:
 def choice(model: Model) -> str:
     """Say how the number of kinds was found."""
     entries, k = model.details["choice"], model.n_clusters
-    said = "BIC is the fit to the data less a price for every parameter; the highest wins. "
+    said = "BIC is the misfit to the data plus a price for every parameter; the lowest wins. "
     own = next((entry["bic"] for entry in entries if entry["n_clusters"] == k), None)
     others = [entry["bic"] for entry in entries if entry["n_clusters"] != k]
-    if own is not None and others and own > max(others):
-        gap = own - max(others)
+    if own is not None and others and own < min(others):
+        gap = min(others) - own
         strength = "far more than chance" if gap > 10 else "some evidence" if gap > 2 else "very little"
         told = f"{gap:,.0f}" if gap >= 10 else f"{gap:.1f}"
         said += f"{k} {'kind is' if k == 1 else 'kinds are'} ahead of the next best number by {told}: {strength}. "

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
-from mixfed.arrays import Array
+from mixfed.core.arrays import Array
 from mixfed.exchange import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.simulation import Simulation

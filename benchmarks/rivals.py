@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mixfed.arrays import Floats
+from mixfed.core.arrays import Floats
 from mixfed.simulation import Simulation
 
 

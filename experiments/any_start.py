@@ -15,7 +15,7 @@ import dataclasses
 import numpy as np
 
 from mixfed import LocalPool, PaperSettings, bottleneck_distance, fedmd, fit_paper, simulate
-from mixfed.arrays import Floats
+from mixfed.core.arrays import Floats
 from mixfed.simulation import Simulation
 from mixfed.theory import least_gap
 

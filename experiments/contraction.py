@@ -16,7 +16,7 @@ import argparse
 import numpy as np
 
 from mixfed import LocalPool, PaperSettings, fedx, simulate
-from mixfed.arrays import Floats
+from mixfed.core.arrays import Floats
 from mixfed.exchange import Census, Peak, Refine
 from mixfed.simulation import Simulation
 from mixfed.theory import predict

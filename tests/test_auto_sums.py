@@ -12,11 +12,11 @@ from mixfed import mixtures, simulate
 from mixfed.anchors import Anchors
 from mixfed.candidates import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
 from mixfed.client import answer
+from mixfed.core.symmetric import mirrored
 from mixfed.data import Clients
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine, Together
 from mixfed.frame import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
 from mixfed.pool import LocalPool
-from mixfed.symmetric import mirrored
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 seeds = st.integers(0, 2**32 - 1)

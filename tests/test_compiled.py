@@ -9,7 +9,7 @@ from pathlib import Path
 
 from numba import njit
 
-from mixfed import compiled
+from mixfed.core import compile as compiled
 
 SOURCES = Path(compiled.__file__).parent
 LOSSES = """

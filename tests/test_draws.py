@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfed import draws
+from mixfed.core import draws
 
 
 @pytest.mark.parametrize("ids", [np.arange(1000), np.array([f"client {i}" for i in range(1000)])])

@@ -11,14 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from federations import Disturbed, local_fit, same, split
-from mixfed import (
-    LocalPool,
-    PaperSettings,
-    PoolError,
-    SettingsError,
-    fit_paper,
-    simulate,
-)
+from mixfed import LocalPool, PaperSettings, PoolError, SettingsError, fit_paper, simulate
 from mixfed.exchange import Census, CensusSum, Peak
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.wire import Answer, unpack

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from mixfed.auto import fit_auto
 from mixfed.cli import app
+from mixfed.core.errors import PoolError
 from mixfed.data import Clients
-from mixfed.errors import PoolError
 from mixfed.federation import Job
 from mixfed.pool import LocalPool
 from mixfed.simulation import simulate

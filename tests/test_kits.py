@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mixfed.cli import app
-from mixfed.errors import SettingsError
+from mixfed.core.errors import SettingsError
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 

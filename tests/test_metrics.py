@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixfed.errors import MixfedError
+from mixfed.core.errors import MixfedError
 from mixfed.metrics import bottleneck_distance, bottleneck_matching, label_agreement
 
 

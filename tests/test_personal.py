@@ -32,6 +32,7 @@ from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
 from mixfed.candidates import Candidates, Frame
 from mixfed.cones import Cone, climb, unbound
+from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.data import Rows, rows_from_arrays
 from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads
 from mixfed.effects import mixture_quantile
@@ -44,7 +45,6 @@ from mixfed.pool import Sample
 from mixfed.refine import converse
 from mixfed.spreads import cost_of_diagonal
 from mixfed.store import Store
-from mixfed.symmetric import doubled, mirrored, packed, unpacked
 
 PERSONAL = AutoSettings(personal=True)
 

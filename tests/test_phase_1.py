@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import client_rows, random_clients
 from mixfed import fedmd
 from mixfed.client import answer_each, power_iteration
-from mixfed.errors import SettingsError
+from mixfed.core.errors import SettingsError
 from mixfed.exchange import Descend
 from mixfed.pool import LocalPool
 from mixfed.settings import PaperSettings

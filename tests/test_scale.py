@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
 from mixfed.candidates import Candidates, Expect, Frame
-from mixfed.compiled import one_blas_thread
+from mixfed.core.compile import one_blas_thread
 from mixfed.data import cut
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.frame import gram_query, inspect, make_frame

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from mixfed.errors import SettingsError
+from mixfed.core.errors import SettingsError
 from mixfed.exchange import FedAvg, FedProx
 from mixfed.settings import AutoSettings, PaperSettings, read_config
 

@@ -12,15 +12,15 @@ from conftest import random_clients
 from federations import ask, local_fit, same, split
 from mixfed import Clients, PoolError, SettingsError, simulate
 from mixfed.candidates import Candidates, Frame, Gram, PairMoments, Project, SplitMoments
+from mixfed.core.draws import client_keys
+from mixfed.core.symmetric import unpacked
 from mixfed.deviations import LeaveOut, Spreads
-from mixfed.draws import client_keys
 from mixfed.exchange import Census
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.site import _secret
 from mixfed.federation.wire import Ask, Enrol, unpack
 from mixfed.model import Model
 from mixfed.pool import Sample
-from mixfed.symmetric import unpacked
 
 
 def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path):

@@ -18,7 +18,7 @@ import pytest
 from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack, streams
 from mixfed.answers import answer_each
-from mixfed.compiled import side_by_side
+from mixfed.core.compile import side_by_side
 from mixfed.exchange import Descend
 from mixfed.journal import fingerprint
 from mixfed.store import FILES, open_held

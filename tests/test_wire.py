@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from conftest import random_clients
 from mixfed import LocalPool, fit_auto
-from mixfed.arrays import Floats
 from mixfed.candidates import Candidates, Expect, Frame, SplitMoments
+from mixfed.core.arrays import Floats
 from mixfed.exchange import Census, Descend, FedProx, Mixture, Refine, Together
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack

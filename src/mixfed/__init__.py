@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from .assignment import Assignment
     from .auto import fit_auto
     from .cluster import DaskPool
+    from .core.errors import DataError, MixfedError, PoolError, SettingsError
     from .data import Clients
-    from .errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
@@ -30,15 +30,15 @@ _HOMES = {
     "AutoSettings": "settings",
     "Clients": "data",
     "DaskPool": "cluster",
-    "DataError": "errors",
+    "DataError": "core.errors",
     "Fit": "run",
     "LocalPool": "pool",
     "MixedRegressor": "estimator",
-    "MixfedError": "errors",
+    "MixfedError": "core.errors",
     "Model": "model",
     "PaperSettings": "settings",
-    "PoolError": "errors",
-    "SettingsError": "errors",
+    "PoolError": "core.errors",
+    "SettingsError": "core.errors",
     "Store": "store",
     "bottleneck_distance": "metrics",
     "fit_auto": "auto",

@@ -12,11 +12,11 @@ from dataclasses import fields
 import numpy as np
 
 from . import climbing
-from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Statistics
+from .core.arrays import Array, Floats
+from .core.symmetric import packed, unpacked
 from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance
 from .posterior import posterior
-from .symmetric import packed, unpacked
 
 STARTS = 15
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""

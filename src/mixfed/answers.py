@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from . import kernels, moments, posterior
-from .arrays import Array, Floats, Ints
 from .candidates import (
     Candidates,
     Expect,
@@ -33,12 +32,13 @@ from .candidates import (
 from .client import answer as answer
 from .client import answer_each as answer_each
 from .client import model_sum, over_blocks, summed, update_arguments
+from .core.arrays import Array, Floats, Ints
+from .core.symmetric import packed, unpacked
 from .data import Clients
 from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
 from .exchange import ASKED_AT_ONCE, ModelSum, Replies, Together
 from .losses import SQUARED
 from .store import Held
-from .symmetric import packed, unpacked
 
 
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:

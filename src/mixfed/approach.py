@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from .candidates import Candidates, Frame
+from .core.symmetric import packed
 from .deviations import INFORMATION, Deviate, DeviateSum, Spreads
 from .mixtures import Rules
 from .run import Stop
 from .spreads import HEED, Fitted, em_step, learned, newton_steps, values
-from .symmetric import packed
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .core.arrays import Array, Floats, Ints
 from .ids import comparable, joined
 
 

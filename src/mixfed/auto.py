@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from .arrays import Floats
 from .coarse import SURVEY_EXCHANGES, Ground, survey
-from .compiled import one_blas_thread
+from .core.arrays import Floats
+from .core.compile import one_blas_thread
+from .core.errors import SettingsError
 from .data import INTERCEPT
 from .doubts import doubts
-from .errors import SettingsError
 from .exchange import Mixture
 from .frame import errors_to_user, to_user
 from .mixtures import Rules, covariance

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints
-from .compiled import compiled
+from .core.arrays import Floats, Ints
+from .core.compile import compiled
 from .fewrows import inverse_lower, packed_moments
 
 _CURVED, _WAVERING = 1e-6, 1e-5

@@ -8,8 +8,8 @@ matrix is large enough to be taken by lines.
 
 from __future__ import annotations
 
-from .arrays import Array
-from .compiled import inlined
+from .core.arrays import Array
+from .core.compile import inlined
 from .lanes import LINE, inverse, read_line, write_line
 from .losses import slope
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from .arrays import Array, Floats
+from .core.arrays import Array, Floats
+from .core.symmetric import packed, unpacked
 from .exchange import Each, ModelSum, Query, Update
-from .symmetric import packed, unpacked
 
 
 @dataclass(frozen=True, eq=False)

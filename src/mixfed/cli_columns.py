@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from .cli_options import complain
-from .errors import DataError
+from .core.errors import DataError
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -61,7 +61,7 @@ def compare(
     from .cli_columns import need_columns
     from .compare import RIVALS
     from .compare import compare as contest
-    from .outputs import check_folder
+    from .core.files import check_folder
     from .tables import read_rows
 
     silent = quiet or as_json
@@ -76,7 +76,7 @@ def compare(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )
     if out is not None:
-        from .outputs import write_all
+        from .core.files import write_all
         from .report.chart import comparison_svg
         from .tables import write_json
 

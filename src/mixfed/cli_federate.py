@@ -34,7 +34,7 @@ from .cli_options import (
     split_names,
     tidy,
 )
-from .errors import PoolError, SettingsError
+from .core.errors import PoolError, SettingsError
 
 if TYPE_CHECKING:
     from .federation.desk import Desk, Result
@@ -159,9 +159,9 @@ def submit(
     Example: `mixfed federate submit admin --out result`
     """
     _require_engine()
+    from .core.files import check_folder
     from .federation.desk import new_run
     from .federation.kits import Role, open_kit
-    from .outputs import check_folder
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -187,9 +187,9 @@ def resume(
     Example: `mixfed federate resume admin --out result`
     """
     _require_engine()
+    from .core.files import check_folder
     from .federation.desk import old_run
     from .federation.kits import Role, open_kit
-    from .outputs import check_folder
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -250,9 +250,9 @@ def local(
     _require_engine()
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
+    from .core.files import check_folder
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
-    from .outputs import check_folder
     from .pool import LocalPool
     from .store import open_held
 

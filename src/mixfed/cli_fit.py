@@ -39,7 +39,7 @@ from .cli_options import (
     tidy,
 )
 from .cli_show import export
-from .errors import DataError, SettingsError
+from .core.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from .assignment import Assignment
@@ -89,9 +89,9 @@ def fit(
 
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
-    from .compiled import told_of_compiling
+    from .core.compile import told_of_compiling
+    from .core.files import check_file, check_folder
     from .journal import JournalPool, fingerprint
-    from .outputs import check_file, check_folder
     from .portrait import residuals
     from .results import about_run, check_same_run, write_results
     from .store import Store, open_held
@@ -168,8 +168,8 @@ def assign(
 
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
+    from .core.files import check_table
     from .model import Model
-    from .outputs import check_table
     from .tables import write_table
 
     check_table(out, data)
@@ -201,8 +201,8 @@ def predict(
 
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
+    from .core.files import check_table
     from .model import Model
-    from .outputs import check_table
     from .results import read_assignment
     from .store import is_store
     from .tables import read_rows, write_table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .errors import MixfedError, PoolError, SettingsError
+from .core.errors import MixfedError, PoolError, SettingsError
 from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:

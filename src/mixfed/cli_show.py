@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_options import (
-    AsJson,
-    Card,
-    Coefficients,
-    FitFolder,
-    Quiet,
-    say,
-    tidy,
-)
+from .cli_options import AsJson, Card, Coefficients, FitFolder, Quiet, say, tidy
 
 if TYPE_CHECKING:
     from .assignment import Assignment
@@ -40,7 +32,7 @@ def report(
 
     Example: `mixfed report result --card model.md --coef coefficients.csv`
     """
-    from .outputs import check_file
+    from .core.files import check_file
     from .report import write_report
     from .results import REPORT, read_results
 

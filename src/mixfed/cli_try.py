@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .cli_fit import fit
-from .cli_options import (
-    Quiet,
-    say,
-    tidy,
-)
-from .errors import SettingsError
+from .cli_options import Quiet, say, tidy
+from .core.errors import SettingsError
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -111,7 +107,7 @@ def demo(
 
 def _save_simulation(made: Simulation, out: Path, quiet: bool = False) -> None:
     """Write a table and, next to it, the truth about it."""
-    from .outputs import write_all
+    from .core.files import write_all
     from .tables import parquet_writer, write_json
 
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import draws, kernels, local, moments
-from .arrays import Array, Floats, Ints
-from .compiled import one_blas_thread, side_by_side
+from . import kernels, local, moments
+from .core import draws
+from .core.arrays import Array, Floats, Ints
+from .core.compile import one_blas_thread, side_by_side
 from .data import Clients
 from .exchange import (
     AnchorReplies,

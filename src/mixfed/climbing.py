@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints
-from .compiled import compiled
+from .core.arrays import Floats, Ints
+from .core.compile import compiled
 from .fewrows import solve_ridge
 from .posterior import exponentials
 

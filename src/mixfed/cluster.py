@@ -35,11 +35,11 @@ from distributed import Client, Future, KilledWorker
 
 from . import __version__
 from .answers import answer, answer_each
-from .arrays import Array, Ints
 from .assignment import Assignment
-from .compiled import one_blas_thread
+from .core.arrays import Array, Ints
+from .core.compile import one_blas_thread
+from .core.errors import DataError, PoolError, SettingsError
 from .data import Clients
-from .errors import DataError, PoolError, SettingsError
 from .exchange import Each, Query, R, S, T, Traffic
 from .model import Model
 from .pool import Roster, Sample, Who, joined

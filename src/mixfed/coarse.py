@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import draws
 from .anchors import Anchors, search, settle
-from .arrays import Array, Floats
 from .candidates import Candidates, ExpectSum, Frame, PairMoments, Project
-from .compiled import side_by_side
+from .core import draws
+from .core.arrays import Array, Floats
+from .core.compile import side_by_side
 from .exchange import Census, CensusSum
 from .frame import from_user, gram_query, inspect, make_frame, spreads
 from .mixtures import PRIOR_SHARE, Rules, residual_variance

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .core.errors import DataError, NotUtf8Error
 from .dialect import SEPARATORS
-from .errors import DataError, NotUtf8Error
 from .store import Held
 from .streams import CsvSource, Source, open_source
 from .tables import may_be_features, no_rows

@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from . import draws
-from .arrays import Array, Bools, Floats, Ints
 from .assignment import Assignment
 from .auto import fit_auto
 from .candidates import Frame
+from .core import draws
+from .core.arrays import Array, Bools, Floats, Ints
+from .core.errors import DataError, SettingsError
+from .core.symmetric import unpacked
 from .data import Clients, Rows
 from .deviations import Deviate, Spreads
-from .errors import DataError, SettingsError
 from .exchange import Census, Mixture
 from .frame import from_stretched, from_user, gram_query, inspect, make_frame, to_user
 from .model import Model
 from .pool import LocalPool
 from .settings import AutoSettings
-from .symmetric import unpacked
 
 SMALL = 5
 """A client with so many training rows, at most, is a small one."""

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from . import draws
-from .arrays import Array, Floats, Ints, Keys
-from .errors import DataError
+from .core import draws
+from .core.arrays import Array, Floats, Ints, Keys
+from .core.errors import DataError
 from .gaps import check_finite
 from .ids import find_clients
 

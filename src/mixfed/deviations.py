@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from .arrays import Floats
 from .candidates import Candidates, Frame
+from .core.arrays import Floats
+from .core.symmetric import doubled, packed, places, triangle, unpacked
 from .exchange import Query
-from .symmetric import doubled, packed, places, triangle, unpacked
 
 
 @dataclass(frozen=True, eq=False)

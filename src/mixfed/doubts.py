@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array
 from .coarse import Ground
+from .core.arrays import Array
 from .refine import Refined
 from .run import Stop
 from .settings import AutoSettings

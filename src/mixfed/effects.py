@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from .arrays import Array, Floats, Ints
 from .client import over_blocks
-from .compiled import compiled, one_blas_thread
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled, one_blas_thread
+from .core.symmetric import unpacked
 from .data import Clients
 from .exchange import Mixture
 from .fewrows import factorise, reflect, solve_lower
 from .store import Held
-from .symmetric import unpacked
 
 MOST_KEPT = 300
 """Numbers of posterior covariances that are kept for a client, at most, unless they are asked for."""

@@ -13,11 +13,11 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from .arrays import Array, Floats, Ints
 from .assignment import Assignment
 from .auto import fit_auto
+from .core.arrays import Array, Floats, Ints
+from .core.errors import SettingsError
 from .data import Clients, Rows, rows_from_arrays
-from .errors import SettingsError
 from .model import Model
 from .paper import fit_paper
 from .pool import LocalPool

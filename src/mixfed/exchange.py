@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from .arrays import Array, Bools, Floats, Ints
+from .core.arrays import Array, Bools, Floats, Ints
 from .losses import SQUARED, Loss
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from . import draws
-from .arrays import Array, Floats
-from .errors import SettingsError
+from .core import draws
+from .core.arrays import Array, Floats
+from .core.errors import SettingsError
 from .exchange import ApplyMoment, Descend
 from .pool import Pool
 from .settings import PaperSettings

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Floats
-from .errors import SettingsError
+from .core.arrays import Floats
+from .core.errors import SettingsError
 from .exchange import Mixture, ModelSum, Refine
 from .losses import SQUARED, Loss
 from .pool import Pool

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats
-from .compiled import compiled
+from .core.arrays import Floats
+from .core.compile import compiled
 
 
 @compiled

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Array, Floats
 from .candidates import Frame, Gram, GramSum
-from .errors import DataError
+from .core.arrays import Array, Floats
+from .core.errors import DataError
+from .core.symmetric import unpacked
 from .exchange import CensusSum
-from .symmetric import unpacked
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""

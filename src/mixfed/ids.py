@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import Array, Ints
-from .errors import DataError
+from .core.arrays import Array, Ints
+from .core.errors import DataError
 from .gaps import at_row
 
 if TYPE_CHECKING:

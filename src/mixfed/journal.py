@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
 from . import __version__
-from .arrays import Array
-from .errors import MixfedError, PoolError, SettingsError
+from .core.arrays import Array
+from .core.errors import MixfedError, PoolError, SettingsError
 from .exchange import Each, Query, R, T, Traffic
 from .messages import KINDS, decode, encode
 from .pool import Pool, Roster, Who

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
-from .compiled import compiled
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled
 from .lanes import LANES, doubled, read, write, zeros
 from .local import FEDPROX, move, room_to_move
 from .losses import value

@@ -20,9 +20,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
 from .beside import descend, eliminate, place, solve, sum_of_traces
-from .compiled import compiled, inlined
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled, inlined
 from .fewrows import solve_ridge
 from .lanes import LANES, LINE, number, read, write
 from .losses import slope

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
 from .bends import add_pairs, bend, seat
-from .compiled import compiled
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled
 from .fewrows import factorise, reflect, solve_back, solve_lower
 from .moments import scale_rows
 

@@ -24,9 +24,9 @@ from typing import Annotated, Any, TypeAlias, Union, cast
 import numpy as np
 
 from . import candidates, deviations, exchange, losses
-from .arrays import Array
-from .compiled import compiled
-from .errors import MixfedError
+from .core.arrays import Array
+from .core.compile import compiled
+from .core.errors import MixfedError
 
 KINDS: dict[str, type[Any]] = {
     name: kind

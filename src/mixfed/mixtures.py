@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .arrays import Array, Bools, Floats
 from .candidates import Candidates, ExpectSum
-from .symmetric import mirrored, unpacked
+from .core.arrays import Array, Bools, Floats
+from .core.symmetric import mirrored, unpacked
 
 PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Floats, Ints
 from .assignment import Assignment
 from .client import memberships
+from .core.arrays import Floats, Ints
+from .core.errors import DataError, SettingsError
 from .data import INTERCEPT, Rows
-from .errors import DataError, SettingsError
 from .exchange import Mixture
 from .losses import loss_named
 from .store import Held
@@ -193,8 +193,8 @@ class Model:
             share[found] = known.probabilities[told]
         if self.factor is None:
             return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
+        from .core.symmetric import packed
         from .effects import predicted
-        from .symmetric import packed
 
         width = self.factor.shape[2]
         effects = np.zeros((*share.shape, width))

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from .arrays import Array, Bools, Floats, Ints
-from .compiled import compiled
+from .core.arrays import Array, Bools, Floats, Ints
+from .core.compile import compiled
 from .kernels import TILE, most_rows, tile_end
 from .products import add_squares, in_words, lined, multiply, room_for
 

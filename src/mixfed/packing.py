@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from . import draws, tables, values
-from .arrays import Array, Floats, Ints
+from . import tables, values
+from .core import draws
+from .core.arrays import Array, Floats, Ints
+from .core.errors import ColumnError, DataError, NotUtf8Error
 from .data import Clients, content_digest, offsets_of, with_intercept
-from .errors import ColumnError, DataError, NotUtf8Error
 from .gaps import Gaps
 from .ids import encode_clients, find_clients, plain
 from .rowfile import RowWriter

@@ -10,9 +10,9 @@ import dataclasses
 import numpy as np
 
 from . import fedmd, fedx
-from .arrays import Floats
+from .core.arrays import Floats
+from .core.errors import DataError, SettingsError
 from .data import INTERCEPT
-from .errors import DataError, SettingsError
 from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
 from .losses import SQUARED, Loss
 from .model import Model, kind_order

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import draws
 from .approach import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
-from .arrays import Floats
 from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
+from .core import draws
+from .core.arrays import Floats
 from .deviations import LeaveOut, LeftOutSum, Spreads, roots
 from .exchange import Query, T
 from .frame import from_stretched

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from . import draws
 from .answers import answer, answer_each
-from .arrays import Array, Floats, Ints, Keys
-from .compiled import one_blas_thread, side_by_side
+from .core import draws
+from .core.arrays import Array, Floats, Ints, Keys
+from .core.compile import one_blas_thread, side_by_side
 from .data import Clients, cut, offsets_of
 from .exchange import Each, Query, R, S, T, Traffic
 from .store import Held

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import Floats, Ints
+from .core.arrays import Floats, Ints
 from .pool import Sample
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
-from .compiled import compiled
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled
 from .kernels import most_rows, tile_end, tile_losses
 from .lanes import LANES, LINE, read, read_line, write, write_line, zeros
 from .losses import SQUARED

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
-from .compiled import compiled, inlined
+from .core.arrays import Array, Floats, Ints
+from .core.compile import compiled, inlined
 from .lanes import (
     LANES,
     LINE,

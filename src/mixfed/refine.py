@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .anchors import splits, thinned, variants
-from .arrays import Floats, Ints
 from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .coarse import Ground
-from .errors import SettingsError
+from .core.arrays import Floats, Ints
+from .core.errors import SettingsError
 from .exchange import ModelSum, Query, Together, Update
 from .mixtures import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
 from .pool import Pool, Sample

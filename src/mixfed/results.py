@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from . import __version__
 from .assignment import Assignment
-from .errors import DataError, SettingsError
+from .core.errors import DataError, SettingsError
+from .core.files import write_all
 from .exchange import Traffic
 from .model import Model
-from .outputs import write_all
 from .run import Fit
 from .tables import parquet_writer, read_table, write_json, write_whole
 

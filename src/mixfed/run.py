@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .errors import SettingsError
+from .core.errors import SettingsError
 from .exchange import Traffic
 from .model import Model
 from .pool import Pool

@@ -12,11 +12,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from . import draws, summed
-from .arrays import Floats
+from . import summed
 from .candidates import Candidates, Expect, ExpectSum, Frame
 from .coarse import Ground, propose
-from .compiled import side_by_side
+from .core import draws
+from .core.arrays import Floats
+from .core.compile import side_by_side
 from .deviations import Deviate, DeviateSum
 from .exchange import Query, Update
 from .frame import from_user

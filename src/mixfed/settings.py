@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from .errors import SettingsError
+from .core.errors import SettingsError
 from .exchange import FedAvg, FedProx, Update
 
 UpdateName = Literal["fedavg", "fedprox"]

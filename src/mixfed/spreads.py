@@ -23,14 +23,14 @@ import numpy as np
 from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
-from .arrays import Bools, Floats
 from .candidates import Frame
 from .cones import Cone, climb, unbound
+from .core.arrays import Bools, Floats
+from .core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
 from .deviations import DeviateSum, Spreads
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop
-from .symmetric import doubled, mirrored, packed, paired, triangle, unpacked
 
 HEED = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""

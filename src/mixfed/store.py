@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .arrays import Array, Floats, Ints
+from .core.arrays import Array, Floats, Ints
+from .core.errors import DataError, SettingsError
 from .data import Clients, Packing, offsets_of, with_intercept
-from .errors import DataError, SettingsError
 from .rowfile import RowFile
 
 FORMAT = "mixfed-store/1"

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from . import draws
 from .anchors import splits
-from .arrays import Floats
 from .candidates import Candidates, Expect, ExpectSum, Frame, SplitMoments
 from .coarse import Ground
+from .core import draws
+from .core.arrays import Floats
 from .exchange import Query
 from .mixtures import Rules, distinct, maximise, residual_variance, values
 

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from .core.errors import DataError, NotUtf8Error
+from .core.files import write_all
 from .data import Rows, with_intercept
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
-from .errors import DataError, NotUtf8Error
 from .gaps import at_row
 from .ids import find_clients
-from .outputs import write_all
 from .values import check_words, looks_numeric, numbers, short
 
 _ROW_GROUP = 1 << 17

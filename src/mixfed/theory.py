@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Floats, Ints
-from .errors import DataError
+from .core.arrays import Floats, Ints
+from .core.errors import DataError
 from .exchange import FedProx, Update
 from .model import Model
 from .settings import paper_settings

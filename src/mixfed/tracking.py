@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from .errors import SettingsError
+from .core.errors import SettingsError
 from .portrait import typical_error
 from .results import FILES
 from .run import Fit

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .arrays import Array, Floats, Ints
+from .core.arrays import Array, Floats, Ints
+from .core.errors import ColumnError, DataError
 from .dialect import FALSE, MISSING, TRUE
-from .errors import ColumnError, DataError
 from .gaps import at_row, check_finite, empty_column
 
 _DAY = 86_400.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import Floats
 from ..candidates import Candidates, Expect, Frame
+from ..core.arrays import Floats
 from ..data import Clients
 from ..exchange import Census
 from ..frame import from_user, gram_query, inspect, make_frame, to_user

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import fedx
-from ..arrays import Floats
+from ..core.arrays import Floats
 from ..pool import Pool
 from ..settings import PaperSettings
 

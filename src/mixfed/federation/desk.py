@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
-from ..errors import MixfedError, PoolError, SettingsError
+from ..core.errors import MixfedError, PoolError, SettingsError
 from ..exchange import Traffic
 from ..model import Model
 from ..run import Fit, Progress, Watcher

@@ -17,7 +17,7 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from ..errors import MixfedError, PoolError
+from ..core.errors import MixfedError, PoolError
 from ..run import Progress
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError
+from ..core.errors import SettingsError
 from .server import Job
 
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"

@@ -26,8 +26,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arrays import Array, Bytes, Ints
-from ..errors import DataError, PoolError, SettingsError
+from ..core.arrays import Array, Bytes, Ints
+from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange import Each, Query, R, S, T, Traffic
 from ..messages import MessageError, finite
 from ..pool import Roster, Sample, Who, joined

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..errors import DataError, PoolError, SettingsError
+from ..core.errors import DataError, PoolError, SettingsError
 from ..ids import find_clients
 from ..model import Model
 from ..store import is_store

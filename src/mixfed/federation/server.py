@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import MixfedError, PoolError, SettingsError
+from ..core.errors import MixfedError, PoolError, SettingsError
 from ..journal import JournalPool, OtherRunError, fingerprint
 from ..losses import loss_named
 from ..run import Fit, Watcher

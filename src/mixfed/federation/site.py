@@ -25,9 +25,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..arrays import Keys
+from ..core.arrays import Keys
+from ..core.errors import MixfedError, SettingsError
 from ..data import with_intercept
-from ..errors import MixfedError, SettingsError
 from ..exchange import Each
 from ..model import Model
 from ..pool import LocalPool, Sample

@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 import numpy as np
 
 from .. import messages
-from ..arrays import Bytes, Ints, Keys
 from ..candidates import Expect, PairMoments, SplitMoments
+from ..core.arrays import Bytes, Ints, Keys
 from ..deviations import Deviate
 from ..exchange import ASKED_AT_ONCE, Each, Query, Replies, Together
 from ..messages import MessageError

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
 from ..assignment import Assignment
+from ..core.arrays import Array, Floats, Ints
 from ..model import Model
 from ..portrait import LEVEL, deviations, levels, telling_order
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import __version__
 from ..assignment import Assignment
-from ..errors import DataError
+from ..core.errors import DataError
 from ..model import Model
 from ..portrait import crowd, digits, traits
 from ..run import Fit, phase_name

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Ints
 from ...candidates import PairMoments, PairSum, SplitMoments
+from ...core.arrays import Array, Ints
+from ...core.errors import MixfedError, SettingsError
 from ...deviations import LeaveOut, LeftOutSum
-from ...errors import MixfedError, SettingsError
 from ...exchange import Replies, Together
 from ...messages import MessageError
 from ...pool import Sample

@@ -37,7 +37,7 @@ from .core.symmetric import packed, unpacked
 from .data import Clients
 from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
 from .exchange import ASKED_AT_ONCE, ModelSum, Replies, Together
-from .losses import SQUARED
+from .families.base import SQUARED
 from .store import Held
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from .core.arrays import Array
 from .core.compile import inlined
+from .families.base import slope
 from .lanes import LINE, inverse, read_line, write_line
-from .losses import slope
 
 
 @inlined

@@ -33,7 +33,7 @@ from .exchange import (
     Sum,
     Update,
 )
-from .losses import SQUARED, Loss
+from .families.base import SQUARED, Loss
 from .store import Held
 
 T = TypeVar("T")

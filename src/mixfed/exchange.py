@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 import numpy as np
 
 from .core.arrays import Array, Bools, Floats, Ints
-from .losses import SQUARED, Loss
+from .families.base import SQUARED, Loss
 
 
 class Sum(Protocol):

@@ -24,7 +24,7 @@ import numpy as np
 from .core.arrays import Floats
 from .core.errors import SettingsError
 from .exchange import Mixture, ModelSum, Refine
-from .losses import SQUARED, Loss
+from .families.base import SQUARED, Loss
 from .pool import Pool
 from .run import Stop
 from .settings import PaperSettings

@@ -13,9 +13,9 @@ import numpy as np
 
 from .core.arrays import Array, Floats, Ints
 from .core.compile import compiled
+from .families.base import value
 from .lanes import LANES, doubled, read, write, zeros
 from .local import FEDPROX, move, room_to_move
-from .losses import value
 from .products import in_words, lined, multiply, room_for, with_room
 
 TILE = 512

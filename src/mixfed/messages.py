@@ -23,10 +23,11 @@ from typing import Annotated, Any, TypeAlias, Union, cast
 
 import numpy as np
 
-from . import candidates, deviations, exchange, losses
+from . import candidates, deviations, exchange
 from .core.arrays import Array
 from .core.compile import compiled
 from .core.errors import MixfedError
+from .families import base as losses
 
 KINDS: dict[str, type[Any]] = {
     name: kind

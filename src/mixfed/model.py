@@ -20,7 +20,7 @@ from .core.arrays import Floats, Ints
 from .core.errors import DataError, SettingsError
 from .data import INTERCEPT, Rows
 from .exchange import Mixture
-from .losses import loss_named
+from .families.base import loss_named
 from .store import Held
 
 FORMAT = "mixfed/2"

@@ -14,7 +14,7 @@ from .core.arrays import Floats
 from .core.errors import DataError, SettingsError
 from .data import INTERCEPT
 from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
-from .losses import SQUARED, Loss
+from .families.base import SQUARED, Loss
 from .model import Model, kind_order
 from .pool import Pool
 from .run import Fit, Run, Watcher, check_clusters

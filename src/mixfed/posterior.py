@@ -13,9 +13,9 @@ import numpy as np
 
 from .core.arrays import Array, Floats, Ints
 from .core.compile import compiled
+from .families.base import SQUARED
 from .kernels import most_rows, tile_end, tile_losses
 from .lanes import LANES, LINE, read, read_line, write, write_line, zeros
-from .losses import SQUARED
 from .moments import scale_rows
 from .products import ROOM, add_products, add_squares, in_words, lined, multiply, room_for
 

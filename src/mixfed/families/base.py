@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .core.compile import compiled
-from .core.errors import SettingsError
+from ..core.compile import compiled
+from ..core.errors import SettingsError
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from mixfed.core.arrays import Array
 from mixfed.exchange import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.simulation import Simulation
-from mixfed.tables import write_parquet
+from mixfed.tables.roles import write_parquet
 from mixfed.theory import least_gap
 
 

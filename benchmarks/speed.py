@@ -359,7 +359,7 @@ def memory(results: Results) -> None:
 
 def write_table(n_clients: int, path: str) -> None:
     """Write simulated clients as a parquet file."""
-    from mixfed.tables import write_parquet
+    from mixfed.tables.roles import write_parquet
 
     write_parquet(Path(path), make(n_clients, 32, 5).columns())
 

@@ -28,7 +28,7 @@ from mixfed.data import Clients
 from mixfed.federation import Job
 from mixfed.pool import LocalPool
 from mixfed.simulation import simulate
-from mixfed.tables import write_parquet
+from mixfed.tables.roles import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 

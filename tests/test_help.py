@@ -14,7 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from mixfed.cli import app
-from mixfed.tables import read_table
+from mixfed.tables.roles import read_table
 
 ROOT = Path(__file__).parent.parent
 FEDERATION = {"init", "up", "down", "submit", "status", "resume", "local"}

@@ -14,7 +14,7 @@ import pytest
 from conftest import random_clients
 from mixfed import DataError, MixedRegressor
 from mixfed.assignment import Assignment
-from mixfed.ids import comparable, find_clients, joined
+from mixfed.tables.ids import comparable, find_clients, joined
 
 OWNERS = np.array([3, 1, 2, 3, 1, 9])
 DAYS = OWNERS.astype("datetime64[D]")

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mixfed import Clients, DataError, pack, streams
-from mixfed.columns import guess, notes
-from mixfed.dialect import Dialect, sniff
-from mixfed.tables import read_rows
+from mixfed import Clients, DataError, pack
+from mixfed.tables import sources as streams
+from mixfed.tables.describe import guess, notes
+from mixfed.tables.dialect import Dialect, sniff
+from mixfed.tables.roles import read_rows
 from test_cli import mixfed
 from test_store import assert_same
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .core.arrays import Array, Floats, Ints
-from .ids import comparable, joined
+from .tables.ids import comparable, joined
 
 
 @dataclass(frozen=True, eq=False)

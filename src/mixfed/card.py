@@ -10,7 +10,7 @@ from .assignment import Assignment
 from .model import Model
 from .portrait import crowd, digits, telling_order, traits, typical_error
 from .run import Fit
-from .tables import write_whole
+from .tables.roles import write_whole
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""

@@ -62,7 +62,7 @@ def compare(
     from .compare import RIVALS
     from .compare import compare as contest
     from .core.files import check_folder
-    from .tables import read_rows
+    from .tables.roles import read_rows
 
     silent = quiet or as_json
     settings = auto_settings(config)
@@ -78,7 +78,7 @@ def compare(
     if out is not None:
         from .core.files import write_all
         from .report.chart import comparison_svg
-        from .tables import write_json
+        from .tables.roles import write_json
 
         out.mkdir(parents=True, exist_ok=True)
         picture = comparison_svg(found)

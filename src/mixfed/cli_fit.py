@@ -170,7 +170,7 @@ def assign(
     """
     from .core.files import check_table
     from .model import Model
-    from .tables import write_table
+    from .tables.roles import write_table
 
     check_table(out, data)
     model = Model.load(folder)
@@ -205,7 +205,7 @@ def predict(
     from .model import Model
     from .results import read_assignment
     from .store import is_store
-    from .tables import read_rows, write_table
+    from .tables.roles import read_rows, write_table
 
     if interval is not None and not 0 < interval < 1:
         raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")

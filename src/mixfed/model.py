@@ -212,7 +212,7 @@ class Model:
         """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
         import pyarrow as pa
 
-        from .tables import as_table, rows_from_table
+        from .tables.roles import as_table, rows_from_table
 
         client = self.client_column
         table = as_table(frame, [*self.features, client])
@@ -301,7 +301,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
-        from .tables import write_json
+        from .tables.roles import write_json
 
         write_json(Path(path), self.to_dict())
 

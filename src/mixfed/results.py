@@ -22,7 +22,7 @@ from .core.files import write_all
 from .exchange import Traffic
 from .model import Model
 from .run import Fit
-from .tables import parquet_writer, read_table, write_json, write_whole
+from .tables.roles import parquet_writer, read_table, write_json, write_whole
 
 MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)

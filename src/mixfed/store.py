@@ -176,7 +176,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 def _unnamed(path: Path) -> SettingsError:
     """Say which columns there are to choose from."""
-    from .streams import open_source
+    from .tables.sources import open_source
 
     columns = ", ".join(open_source(path).schema.names)
     return SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")

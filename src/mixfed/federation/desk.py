@@ -231,7 +231,7 @@ class Result:
 
 def read_result(folder: Path) -> Result:
     """Read what `Desk.fetch` has put in a folder."""
-    from ..tables import read_table
+    from ..tables.roles import read_table
 
     about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in (folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()]

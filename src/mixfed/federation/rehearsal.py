@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ..core.errors import DataError, PoolError, SettingsError
-from ..ids import find_clients
 from ..model import Model
 from ..store import is_store
-from ..tables import read_table
+from ..tables.ids import find_clients
+from ..tables.roles import read_table
 from . import parties
 from .kits import Kit, Role, provision
 

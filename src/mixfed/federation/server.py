@@ -25,7 +25,7 @@ from ..families.base import loss_named
 from ..journal import JournalPool, OtherRunError, fingerprint
 from ..run import Fit, Watcher
 from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
-from ..tables import write_json, write_parquet
+from ..tables.roles import write_json, write_parquet
 from .pool import Exchange, FederatedPool, SitesLostError
 from .transport import Transport
 

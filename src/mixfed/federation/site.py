@@ -33,7 +33,7 @@ from ..model import Model
 from ..pool import LocalPool, Sample
 from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
-from ..tables import write_parquet
+from ..tables.roles import write_parquet
 from .privacy.rules import RefusalError, Rules
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 

@@ -17,7 +17,7 @@ from ..core.errors import DataError
 from ..model import Model
 from ..portrait import crowd, digits, traits
 from ..run import Fit, phase_name
-from ..tables import write_whole
+from ..tables.roles import write_whole
 from ..theory import predict_for
 from . import words
 from .digest import digest

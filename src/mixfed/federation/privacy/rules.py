@@ -26,7 +26,7 @@ from ...exchange import Replies, Together
 from ...messages import MessageError
 from ...pool import Sample
 from ...store import Held
-from ...tables import write_json
+from ...tables.roles import write_json
 
 _RUNS = 100
 """Runs in which clients were listed that are remembered."""

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .core.arrays import Array, Floats, Ints
-from .core.errors import ColumnError, DataError
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import ColumnError, DataError
 from .dialect import FALSE, MISSING, TRUE
-from .gaps import at_row, check_finite, empty_column
+from .missing import at_row, check_finite, empty_column
 
 _DAY = 86_400.0
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from .core.errors import DataError
+from ..core.errors import DataError
 
 TEXTS = (".csv", ".tsv", ".txt")
 PACKERS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}

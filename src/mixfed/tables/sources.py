@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from .column_types import is_number
 from .dialect import Dialect, is_text_table, open_text, sniff
-from .tables import check_names, check_path, no_rows, readable
-from .values import is_number
+from .roles import check_names, check_path, no_rows, readable
 
 BATCH_ROWS, BATCH_NUMBERS = 65_536, 1_000_000
 """Rows and numbers of a batch of a parquet file, at most."""

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .core.errors import DataError, NotUtf8Error
+from ..core.errors import DataError, NotUtf8Error
+from ..store import Held
+from .column_types import Holds, Words, as_floats, is_date, is_number, is_text, short
 from .dialect import SEPARATORS
-from .store import Held
-from .streams import CsvSource, Source, open_source
-from .tables import may_be_features, no_rows
-from .values import Holds, Words, as_floats, is_date, is_number, is_text, short
+from .roles import may_be_features, no_rows
+from .sources import CsvSource, Source, open_source
 
 _MOST_ROWS = 20_000
 """Rows that are looked at, about."""

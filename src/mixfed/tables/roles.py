@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .core.errors import DataError, NotUtf8Error
-from .core.files import write_all
-from .data import Rows, with_intercept
+from ..core.errors import DataError, NotUtf8Error
+from ..core.files import write_all
+from ..data import Rows, with_intercept
+from .column_types import check_words, looks_numeric, numbers, short
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
-from .gaps import at_row
 from .ids import find_clients
-from .values import check_words, looks_numeric, numbers, short
+from .missing import at_row
 
 _ROW_GROUP = 1 << 17
 """Rows that the writer of a parquet file holds at once."""

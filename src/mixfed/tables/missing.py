@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .core.arrays import Array
-from .core.errors import ColumnError
+from ..core.arrays import Array
+from ..core.errors import ColumnError
 
 
 def check_finite(columns: Array, names: Sequence[str], source: str, first: int = 0, *, role: str = "feature") -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core.arrays import Array, Ints
-from .core.errors import DataError
-from .gaps import at_row
+from ..core.arrays import Array, Ints
+from ..core.errors import DataError
+from .missing import at_row
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import random_clients, random_frame
-from mixfed import climbing
 from mixfed.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors, splits
 from mixfed.candidates import Candidates, ExpectSum, Project, Statistics
+from mixfed.kernels import anchor_em as climbing
 from mixfed.mixtures import NEARBY, Rules, distinct, maximise, nearby, values
 from mixfed.pool import LocalPool
 

@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from mixfed.kernels import tile_losses
+from mixfed.kernels.tiles import tile_losses
 from mixfed.lanes import (
     LANES,
     LINE,

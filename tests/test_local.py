@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mixfed.local import FEDAVG, FEDPROX, FEW, move, room_to_move
-from mixfed.products import ROOM, in_words, lined, multiply, room_for
+from mixfed.kernels.local_updates import FEDAVG, FEDPROX, FEW, move, room_to_move
+from mixfed.kernels.products import ROOM, in_words, lined, multiply, room_for
 
 PRECISION = {np.float64: 1e-11, np.float32: 3e-4}
 UPDATES = [

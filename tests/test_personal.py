@@ -35,9 +35,9 @@ from mixfed.cones import Cone, climb, unbound
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.data import Rows, rows_from_arrays
 from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads
-from mixfed.effects import mixture_quantile
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.wire import check_answer, check_query
+from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.messages import decode, encode
 from mixfed.metrics import bottleneck_matching
 from mixfed.mixtures import Rules

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mixfed.lanes import LINE, number, write
-from mixfed.products import (
+from mixfed.kernels.products import (
     ROOM,
     add_products,
     add_rows,
@@ -19,6 +18,7 @@ from mixfed.products import (
     room_for,
     with_room,
 )
+from mixfed.lanes import LINE, number, write
 
 SIZES = [1, 2, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33]
 PRECISION = {np.float64: 1e-12, np.float32: 2e-5}

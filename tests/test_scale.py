@@ -17,8 +17,8 @@ from mixfed.core.compile import one_blas_thread
 from mixfed.data import cut
 from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.frame import gram_query, inspect, make_frame
+from mixfed.kernels.gaussian import exponentials
 from mixfed.pool import Sample
-from mixfed.posterior import exponentials
 
 
 def frame_of(clients: Clients) -> Frame:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from conftest import client_rows, random_clients
-from mixfed import kernels, theory
+from mixfed import theory
 from mixfed.exchange import Census, FedAvg, FedProx, Peak
+from mixfed.kernels import tiles as kernels
 from mixfed.pool import LocalPool
 
 

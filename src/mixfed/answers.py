@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from . import kernels, moments, posterior
 from .candidates import (
     Candidates,
     Expect,
@@ -38,6 +37,9 @@ from .data import Clients
 from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
 from .exchange import ASKED_AT_ONCE, ModelSum, Replies, Together
 from .families.base import SQUARED
+from .kernels import gaussian as posterior
+from .kernels import moments
+from .kernels import tiles as kernels
 from .store import Held
 
 
@@ -201,7 +203,7 @@ def _expect(query: Expect, clients: Held) -> ExpectNumbers:
 @answer.register
 def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     """Sum over clients in the units of Psi."""
-    from . import marginal
+    from .kernels import random_effects as marginal
 
     frame, candidates, full = query.frame, query.candidates, query.full
     count, k, dim = candidates.theta.shape
@@ -242,7 +244,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
 
 @answer.register
 def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
-    from . import leaving
+    from .kernels import leave_one_out as leaving
 
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.frame.dim)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import kernels, local, moments
 from .core import draws
 from .core.arrays import Array, Floats, Ints
 from .core.compile import one_blas_thread, side_by_side
@@ -34,6 +33,9 @@ from .exchange import (
     Update,
 )
 from .families.base import SQUARED, Loss
+from .kernels import local_updates as local
+from .kernels import moments
+from .kernels import tiles as kernels
 from .store import Held
 
 T = TypeVar("T")

@@ -139,7 +139,7 @@ class Model:
         """
         self._check_features(clients.features)
         if self.factor is not None:
-            from .effects import MOST_KEPT, own_effects  # which plain kinds can do without
+            from .kernels.client_effects import MOST_KEPT, own_effects  # which plain kinds can do without
 
             width = self.factor.shape[2]
             small = self.n_clusters * width * (width + 1) // 2 <= MOST_KEPT
@@ -166,7 +166,7 @@ class Model:
         """
         if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
-        from .effects import mixture_quantile
+        from .kernels.client_effects import mixture_quantile
 
         about = self._foreseen(rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
@@ -194,7 +194,7 @@ class Model:
         if self.factor is None:
             return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
         from .core.symmetric import packed
-        from .effects import predicted
+        from .kernels.client_effects import predicted
 
         width = self.factor.shape[2]
         effects = np.zeros((*share.shape, width))

@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from .client import over_blocks
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled, one_blas_thread
-from .core.symmetric import unpacked
-from .data import Clients
-from .exchange import Mixture
-from .fewrows import factorise, reflect, solve_lower
-from .store import Held
+from ..client import over_blocks
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled, one_blas_thread
+from ..core.symmetric import unpacked
+from ..data import Clients
+from ..exchange import Mixture
+from ..store import Held
+from .small_matrices import factorise, reflect, solve_lower
 
 MOST_KEPT = 300
 """Numbers of posterior covariances that are kept for a client, at most, unless they are asked for."""

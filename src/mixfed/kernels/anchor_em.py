@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Floats, Ints
-from .core.compile import compiled
-from .fewrows import solve_ridge
-from .posterior import exponentials
+from ..core.arrays import Floats, Ints
+from ..core.compile import compiled
+from .gaussian import exponentials
+from .small_matrices import solve_ridge
 
 
 @compiled

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled
-from .families.base import SQUARED
-from .kernels import most_rows, tile_end, tile_losses
-from .lanes import LANES, LINE, read, read_line, write, write_line, zeros
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled
+from ..families.base import SQUARED
+from ..lanes import LANES, LINE, read, read_line, write, write_line, zeros
 from .moments import scale_rows
 from .products import ROOM, add_products, add_squares, in_words, lined, multiply, room_for
+from .tiles import most_rows, tile_end, tile_losses
 
 _PILE = 768
 """Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a

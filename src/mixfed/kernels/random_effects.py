@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .bends import add_pairs, bend, seat
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled
-from .fewrows import factorise, reflect, solve_back, solve_lower
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled
 from .moments import scale_rows
+from .random_effects_information import add_pairs, bend, seat
+from .small_matrices import factorise, reflect, solve_back, solve_lower
 
 _NEGLIGIBLE = 1e-10
 """Memberships below this do not count."""

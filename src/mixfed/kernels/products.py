@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled, inlined
-from .lanes import (
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled, inlined
+from ..lanes import (
     LANES,
     LINE,
     as_mutable,

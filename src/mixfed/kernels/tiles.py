@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled
-from .families.base import value
-from .lanes import LANES, doubled, read, write, zeros
-from .local import FEDPROX, move, room_to_move
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled
+from ..families.base import value
+from ..lanes import LANES, doubled, read, write, zeros
+from .local_updates import FEDPROX, move, room_to_move
 from .products import in_words, lined, multiply, room_for, with_room
 
 TILE = 512

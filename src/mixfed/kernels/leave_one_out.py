@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Floats, Ints
-from .core.compile import compiled
+from ..core.arrays import Floats, Ints
+from ..core.compile import compiled
 
 _LEAST = 1e-12
 """Least share of a row's variance that its own client's other rows leave."""

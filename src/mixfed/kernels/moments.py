@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-from .core.arrays import Array, Bools, Floats, Ints
-from .core.compile import compiled
-from .kernels import TILE, most_rows, tile_end
+from ..core.arrays import Array, Bools, Floats, Ints
+from ..core.compile import compiled
 from .products import add_squares, in_words, lined, multiply, room_for
+from .tiles import TILE, most_rows, tile_end
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14

@@ -20,13 +20,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .beside import descend, eliminate, place, solve, sum_of_traces
-from .core.arrays import Array, Floats, Ints
-from .core.compile import compiled, inlined
-from .families.base import slope
-from .fewrows import solve_ridge
-from .lanes import LANES, LINE, number, read, write
+from ..beside import descend, eliminate, place, solve, sum_of_traces
+from ..core.arrays import Array, Floats, Ints
+from ..core.compile import compiled, inlined
+from ..families.base import slope
+from ..lanes import LANES, LINE, number, read, write
 from .products import add_rows, add_squares, inner_products, last_line, lined, products_along
+from .small_matrices import solve_ridge
 
 FEDAVG, FEDPROX = 0, 1
 FEW = 32

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Floats, Ints
-from .core.compile import compiled
-from .fewrows import inverse_lower, packed_moments
+from ..core.arrays import Floats, Ints
+from ..core.compile import compiled
+from .small_matrices import inverse_lower, packed_moments
 
 _CURVED, _WAVERING = 1e-6, 1e-5
 """Memberships below the first do not count in the information. A client with p_j (1 - p_j) below the second misses no

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .core.arrays import Floats
-from .core.compile import compiled
+from ..core.arrays import Floats
+from ..core.compile import compiled
 
 
 @compiled

@@ -22,20 +22,8 @@ T = TypeVar("T")
 
 # Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
 _MATH = {"reassoc", "contract", "arcp", "nsz"}
-_PARTS = (
-    "bends",
-    "beside",
-    "compiled",
-    "fewrows",
-    "kernels",
-    "lanes",
-    "local",
-    "losses",
-    "moments",
-    "posterior",
-    "products",
-)
-"""Modules that what is compiled in others depends on."""
+_ROOMS = ("families", "kernels")
+"""Where functions are that are compiled into others."""
 
 
 def compiled(function: F) -> F:
@@ -71,8 +59,10 @@ def _sources() -> str:
     Numba takes a function from disk if the file that it stands in is the same. What it calls may stand in another, and
     be another after an upgrade.
     """
-    files = (Path(__file__).with_name(f"{part}.py") for part in _PARTS)
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()[:16]
+    package = Path(__file__).parents[1]
+    files = [Path(__file__), *(file for room in _ROOMS for file in sorted((package / room).rglob("*.py")))]
+    assert len(files) > len(_ROOMS), "no sources of compiled code are where they should be"
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 @contextmanager

@@ -35,7 +35,7 @@ DAYS = 360
 """How long certificates last, at most and by default."""
 PORT = 8002
 ORGANISATION = "mixfed"
-_ADMIN = "admin@mixfed.kernels.local_updates"
+_ADMIN = "admin@mixfed.local"
 _ROLE = "lead"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 NAME_RULE = "a name has 1 to 63 letters, digits, - or _, and begins with a letter or a digit"

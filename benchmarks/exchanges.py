@@ -25,7 +25,7 @@ import numpy as np
 
 from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.core.arrays import Array
-from mixfed.exchange import Each, Query
+from mixfed.exchange.base import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.simulation import Simulation
 from mixfed.tables.roles import write_parquet

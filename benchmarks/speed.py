@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
-from mixfed.candidates import Candidates, Expect
-from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine, Update
+from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Update
+from mixfed.exchange.mixture import Candidates, Expect
+from mixfed.exchange.pool import Pool
 from mixfed.frame import from_user, gram_query, inspect, make_frame
-from mixfed.pool import Pool
 from mixfed.portrait import residuals
 from mixfed.report import report_html
 from mixfed.run import Fit

@@ -17,7 +17,7 @@ import numpy as np
 
 from mixfed import LocalPool, PaperSettings, fedx, simulate
 from mixfed.core.arrays import Floats
-from mixfed.exchange import Census, Peak, Refine
+from mixfed.exchange.base import Census, Peak, Refine
 from mixfed.simulation import Simulation
 from mixfed.theory import predict
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from mixfed.candidates import Frame
 from mixfed.data import Clients
+from mixfed.exchange.mixture import Frame
 from mixfed.simulation import Simulation, simulate
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.

@@ -23,7 +23,7 @@ from mixfed import (
 )
 from mixfed.baselines.em import EM
 from mixfed.baselines.ifca import fit_ifca
-from mixfed.journal import JournalPool
+from mixfed.exchange.journal import JournalPool
 from mixfed.metrics import bottleneck_matching
 
 FEW = {"least_rows": 2, "most_rows": 4, "tail": 0.0}

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from conftest import client_rows, random_clients, random_frame
 from mixfed import mixtures, simulate
 from mixfed.anchors import Anchors
-from mixfed.candidates import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
 from mixfed.client import answer
 from mixfed.core.symmetric import mirrored
 from mixfed.data import Clients
-from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine, Together
+from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Together
+from mixfed.exchange.mixture import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
+from mixfed.exchange.pool import LocalPool
 from mixfed.frame import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
-from mixfed.pool import LocalPool
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 seeds = st.integers(0, 2**32 - 1)

@@ -11,13 +11,13 @@ import pytest
 from conftest import random_clients
 from federations import Disturbed, same, split
 from mixfed import LocalPool, simulate
-from mixfed.candidates import ExpectNumbers, GramSum, PairSum, Statistics
-from mixfed.deviations import DeviateSum
-from mixfed.exchange import Census, CensusSum, ModelSum, Replies
+from mixfed.exchange.base import Census, CensusSum, ModelSum, Replies
+from mixfed.exchange.mixture import ExpectNumbers, GramSum, PairSum, Statistics
+from mixfed.exchange.pool import Sample
+from mixfed.exchange.random_effects import DeviateSum
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.pool import SitesLostError
 from mixfed.federation.wire import VERSION, Answer, pack, unpack
-from mixfed.pool import Sample
 
 
 def changed(change):

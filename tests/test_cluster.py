@@ -34,12 +34,12 @@ from mixfed import (  # noqa: E402
     fit_paper,
     simulate,
 )
-from mixfed.candidates import Frame, Project  # noqa: E402
 from mixfed.cluster import DaskPool, _cut, connect  # noqa: E402
-from mixfed.exchange import Census, Descend, Mixture, Refine  # noqa: E402
-from mixfed.journal import JournalPool, fingerprint  # noqa: E402
+from mixfed.exchange.base import Census, Descend, Mixture, Refine  # noqa: E402
+from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
+from mixfed.exchange.mixture import Frame, Project  # noqa: E402
+from mixfed.exchange.pool import Sample  # noqa: E402
 from mixfed.model import Model  # noqa: E402
-from mixfed.pool import Sample  # noqa: E402
 from mixfed.theory import least_gap  # noqa: E402
 
 # Sockets that dask leaves to the garbage collector when a worker is killed are not what is tested here.
@@ -434,5 +434,5 @@ def test_without_dask_the_command_line_says_what_to_install(made, tmp_path):
 
 
 def test_importing_mixfed_does_not_import_dask():
-    program = "import sys, mixfed, mixfed.cli, mixfed.pool; sys.exit('dask' in sys.modules)"
+    program = "import sys, mixfed, mixfed.cli, mixfed.exchange.pool; sys.exit('dask' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

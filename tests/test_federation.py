@@ -12,11 +12,11 @@ import pytest
 
 from federations import Disturbed, local_fit, same, split
 from mixfed import LocalPool, PaperSettings, PoolError, SettingsError, fit_paper, simulate
-from mixfed.exchange import Census, CensusSum, Peak
+from mixfed.exchange.base import Census, CensusSum, Peak
+from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.wire import Answer, unpack
 from mixfed.model import Model
-from mixfed.pool import Sample
 from mixfed.theory import least_gap
 
 PAPER = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 40}
@@ -278,7 +278,7 @@ def test_replies_of_another_version_are_not_gone_on_with(small, tmp_path, monkey
     sites = split(small.clients, 3)
     with pytest.raises(KeyboardInterrupt):
         conduct(Disturbed(sites, stop), Job(3, intercept=False), tmp_path)
-    monkeypatch.setattr("mixfed.journal.__version__", "another")
+    monkeypatch.setattr("mixfed.exchange.journal.__version__", "another")
     same(conduct(InProcess(sites), Job(3, intercept=False), tmp_path), local_fit(small.clients))
     assert "of another job or version; the run begins anew" in (tmp_path / "exchanges.jsonl").read_text()
 

@@ -25,8 +25,8 @@ from mixfed.auto import fit_auto
 from mixfed.cli import app
 from mixfed.core.errors import PoolError
 from mixfed.data import Clients
+from mixfed.exchange.pool import LocalPool
 from mixfed.federation import Job
-from mixfed.pool import LocalPool
 from mixfed.simulation import simulate
 from mixfed.tables.roles import write_parquet
 

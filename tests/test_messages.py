@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from mixfed.messages import MessageError, decode, encode, header_of
+from mixfed.exchange.codec import MessageError, decode, encode, header_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

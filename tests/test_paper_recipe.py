@@ -22,12 +22,12 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.candidates import GramSum
 from mixfed.client import own_models
 from mixfed.data import Rows
-from mixfed.exchange import FedProx, Mixture, Refine
-from mixfed.journal import JournalPool, fingerprint
-from mixfed.messages import KINDS
+from mixfed.exchange.base import FedProx, Mixture, Refine
+from mixfed.exchange.codec import KINDS
+from mixfed.exchange.journal import JournalPool, fingerprint
+from mixfed.exchange.mixture import GramSum
 from mixfed.model import Model
 from mixfed.theory import least_gap
 

@@ -30,18 +30,18 @@ from mixfed import (
 )
 from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
-from mixfed.candidates import Candidates, Frame
 from mixfed.cones import Cone, climb, unbound
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.data import Rows, rows_from_arrays
-from mixfed.deviations import Deviate, LeaveOut, LeftOutSum, Spreads
+from mixfed.exchange.codec import decode, encode
+from mixfed.exchange.mixture import Candidates, Frame
+from mixfed.exchange.pool import Sample
+from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spreads
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.wire import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
-from mixfed.messages import decode, encode
 from mixfed.metrics import bottleneck_matching
 from mixfed.mixtures import Rules
-from mixfed.pool import Sample
 from mixfed.refine import converse
 from mixfed.spreads import cost_of_diagonal
 from mixfed.store import Store

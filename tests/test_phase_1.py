@@ -13,8 +13,8 @@ from conftest import client_rows, random_clients
 from mixfed import fedmd
 from mixfed.client import answer_each, power_iteration
 from mixfed.core.errors import SettingsError
-from mixfed.exchange import Descend
-from mixfed.pool import LocalPool
+from mixfed.exchange.base import Descend
+from mixfed.exchange.pool import LocalPool
 from mixfed.settings import PaperSettings
 
 

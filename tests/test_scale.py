@@ -12,13 +12,13 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
-from mixfed.candidates import Candidates, Expect, Frame
 from mixfed.core.compile import one_blas_thread
 from mixfed.data import cut
-from mixfed.exchange import Census, FedAvg, FedProx, Mixture, Refine
+from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine
+from mixfed.exchange.mixture import Candidates, Expect, Frame
+from mixfed.exchange.pool import Sample
 from mixfed.frame import gram_query, inspect, make_frame
 from mixfed.kernels.gaussian import exponentials
-from mixfed.pool import Sample
 
 
 def frame_of(clients: Clients) -> Frame:

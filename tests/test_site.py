@@ -11,16 +11,16 @@ import pytest
 from conftest import random_clients
 from federations import ask, local_fit, same, split
 from mixfed import Clients, PoolError, SettingsError, simulate
-from mixfed.candidates import Candidates, Frame, Gram, PairMoments, Project, SplitMoments
 from mixfed.core.draws import client_keys
 from mixfed.core.symmetric import unpacked
-from mixfed.deviations import LeaveOut, Spreads
-from mixfed.exchange import Census
+from mixfed.exchange.base import Census
+from mixfed.exchange.mixture import Candidates, Frame, Gram, PairMoments, Project, SplitMoments
+from mixfed.exchange.pool import Sample
+from mixfed.exchange.random_effects import LeaveOut, Spreads
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.site import _secret
 from mixfed.federation.wire import Ask, Enrol, unpack
 from mixfed.model import Model
-from mixfed.pool import Sample
 
 
 def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path):

@@ -19,8 +19,8 @@ from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
 from mixfed.answers import answer_each
 from mixfed.core.compile import side_by_side
-from mixfed.exchange import Descend
-from mixfed.journal import fingerprint
+from mixfed.exchange.base import Descend
+from mixfed.exchange.journal import fingerprint
 from mixfed.store import FILES, open_held
 from mixfed.tables import sources as streams
 from test_cli import assert_one_line, mixfed

@@ -10,9 +10,9 @@ import pytest
 
 from conftest import client_rows, random_clients
 from mixfed import theory
-from mixfed.exchange import Census, FedAvg, FedProx, Peak
+from mixfed.exchange.base import Census, FedAvg, FedProx, Peak
+from mixfed.exchange.pool import LocalPool
 from mixfed.kernels import tiles as kernels
-from mixfed.pool import LocalPool
 
 
 def example(**changes):

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from conftest import random_clients
 from mixfed import LocalPool, fit_auto
-from mixfed.candidates import Candidates, Expect, Frame, SplitMoments
 from mixfed.core.arrays import Floats
-from mixfed.exchange import Census, Descend, FedProx, Mixture, Refine, Together
+from mixfed.exchange.base import Census, Descend, FedProx, Mixture, Refine, Together
+from mixfed.exchange.codec import MessageError, check, decode, encode
+from mixfed.exchange.mixture import Candidates, Expect, Frame, SplitMoments
+from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
-from mixfed.messages import MessageError, check, decode, encode
-from mixfed.pool import Sample
 
 CLIENTS = random_clients(0, [2, 5, 3, 2, 9, 4, 2, 2, 6, 3, 2, 4], 3)
 SITE = Site(CLIENTS)

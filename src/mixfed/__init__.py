@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .core.errors import DataError, MixfedError, PoolError, SettingsError
     from .data import Clients
     from .estimator import MixedRegressor
+    from .exchange.pool import LocalPool
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
     from .packing import pack
     from .paper import fit_paper
-    from .pool import LocalPool
     from .run import Fit
     from .settings import AutoSettings, PaperSettings
     from .simulation import simulate
@@ -32,7 +32,7 @@ _HOMES = {
     "DaskPool": "cluster",
     "DataError": "core.errors",
     "Fit": "run",
-    "LocalPool": "pool",
+    "LocalPool": "exchange.pool",
     "MixedRegressor": "estimator",
     "MixfedError": "core.errors",
     "Model": "model",

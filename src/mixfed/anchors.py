@@ -11,9 +11,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from .candidates import Candidates, ExpectSum, Statistics
 from .core.arrays import Array, Floats
 from .core.symmetric import packed, unpacked
+from .exchange.mixture import Candidates, ExpectSum, Statistics
 from .kernels import anchor_em as climbing
 from .kernels.gaussian import posterior
 from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance

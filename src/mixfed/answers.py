@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from .candidates import (
+from .client import answer as answer
+from .client import answer_each as answer_each
+from .client import model_sum, over_blocks, summed, update_arguments
+from .core.arrays import Array, Floats, Ints
+from .core.symmetric import packed, unpacked
+from .data import Clients
+from .exchange.base import ASKED_AT_ONCE, ModelSum, Replies, Together
+from .exchange.mixture import (
     Candidates,
     Expect,
     ExpectNumbers,
@@ -28,14 +35,7 @@ from .candidates import (
     SplitMoments,
     Statistics,
 )
-from .client import answer as answer
-from .client import answer_each as answer_each
-from .client import model_sum, over_blocks, summed, update_arguments
-from .core.arrays import Array, Floats, Ints
-from .core.symmetric import packed, unpacked
-from .data import Clients
-from .deviations import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
-from .exchange import ASKED_AT_ONCE, ModelSum, Replies, Together
+from .exchange.random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
 from .families.base import SQUARED
 from .kernels import gaussian as posterior
 from .kernels import moments

@@ -11,9 +11,9 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from .candidates import Candidates, Frame
 from .core.symmetric import packed
-from .deviations import INFORMATION, Deviate, DeviateSum, Spreads
+from .exchange.mixture import Candidates, Frame
+from .exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
 from .mixtures import Rules
 from .run import Stop
 from .spreads import HEED, Fitted, em_step, learned, newton_steps, values

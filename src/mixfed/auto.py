@@ -18,11 +18,11 @@ from .core.compile import one_blas_thread
 from .core.errors import SettingsError
 from .data import INTERCEPT
 from .doubts import doubts
-from .exchange import Mixture
+from .exchange.base import Mixture
+from .exchange.pool import Pool
 from .frame import errors_to_user, to_user
 from .mixtures import Rules, covariance
 from .model import Model, kind_order
-from .pool import Pool
 from .refine import Refined
 from .run import Fit, Run, Watcher, check_clusters
 from .search import Info, Search

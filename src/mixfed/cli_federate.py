@@ -251,9 +251,9 @@ def local(
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
     from .core.files import check_folder
+    from .exchange.pool import LocalPool
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
-    from .pool import LocalPool
     from .store import open_held
 
     if out is not None:

@@ -43,8 +43,8 @@ from .core.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from .assignment import Assignment
+    from .exchange.pool import Pool
     from .model import Model
-    from .pool import Pool
     from .store import Held
 
 app = typer.Typer()
@@ -91,7 +91,7 @@ def fit(
     from .cli_columns import need_columns, notes_on, show_notes
     from .core.compile import told_of_compiling
     from .core.files import check_file, check_folder
-    from .journal import JournalPool, fingerprint
+    from .exchange.journal import JournalPool, fingerprint
     from .portrait import residuals
     from .results import about_run, check_same_run, write_results
     from .store import Store, open_held
@@ -263,7 +263,7 @@ def pack(
 def _pool(table: Held, scheduler: str | None) -> Pool:
     """Keep the clients here, or give them to the workers of a dask scheduler."""
     if scheduler is None:
-        from .pool import LocalPool
+        from .exchange.pool import LocalPool
 
         return LocalPool(table)
     try:

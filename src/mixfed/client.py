@@ -16,7 +16,7 @@ from .core import draws
 from .core.arrays import Array, Floats, Ints
 from .core.compile import one_blas_thread, side_by_side
 from .data import Clients
-from .exchange import (
+from .exchange.base import (
     AnchorReplies,
     ApplyMoment,
     BlockSum,

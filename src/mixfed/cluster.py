@@ -40,9 +40,9 @@ from .core.arrays import Array, Ints
 from .core.compile import one_blas_thread
 from .core.errors import DataError, PoolError, SettingsError
 from .data import Clients
-from .exchange import Each, Query, R, S, T, Traffic
+from .exchange.base import Each, Query, R, S, T, Traffic
+from .exchange.pool import Roster, Sample, Who, joined
 from .model import Model
-from .pool import Roster, Sample, Who, joined
 from .store import Held
 
 _SHARDS_PER_WORKER = 4

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from .anchors import Anchors, search, settle
-from .candidates import Candidates, ExpectSum, Frame, PairMoments, Project
 from .core import draws
 from .core.arrays import Array, Floats
 from .core.compile import side_by_side
-from .exchange import Census, CensusSum
+from .exchange.base import Census, CensusSum
+from .exchange.mixture import Candidates, ExpectSum, Frame, PairMoments, Project
+from .exchange.pool import Pool, Roster, Sample
 from .frame import from_user, gram_query, inspect, make_frame, spreads
 from .mixtures import PRIOR_SHARE, Rules, residual_variance
-from .pool import Pool, Roster, Sample
 
 SURVEY_EXCHANGES = 4
 LEAST_ANCHORS = 1000

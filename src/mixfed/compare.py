@@ -20,17 +20,17 @@ from scipy.optimize import minimize
 
 from .assignment import Assignment
 from .auto import fit_auto
-from .candidates import Frame
 from .core import draws
 from .core.arrays import Array, Bools, Floats, Ints
 from .core.errors import DataError, SettingsError
 from .core.symmetric import unpacked
 from .data import Clients, Rows
-from .deviations import Deviate, Spreads
-from .exchange import Census, Mixture
+from .exchange.base import Census, Mixture
+from .exchange.mixture import Frame
+from .exchange.pool import LocalPool
+from .exchange.random_effects import Deviate, Spreads
 from .frame import from_stretched, from_user, gram_query, inspect, make_frame, to_user
 from .model import Model
-from .pool import LocalPool
 from .settings import AutoSettings
 
 SMALL = 5

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .approach import improve
-from .candidates import Frame
-from .deviations import Deviate, DeviateSum, Spreads, roots
+from .exchange.mixture import Frame
+from .exchange.random_effects import Deviate, DeviateSum, Spreads, roots
 from .mixtures import Rules
 from .spreads import Fitted, values
 

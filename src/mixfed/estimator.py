@@ -18,9 +18,9 @@ from .auto import fit_auto
 from .core.arrays import Array, Floats, Ints
 from .core.errors import SettingsError
 from .data import Clients, Rows, rows_from_arrays
+from .exchange.pool import LocalPool
 from .model import Model
 from .paper import fit_paper
-from .pool import LocalPool
 from .portrait import residuals
 from .run import Fit
 from .settings import AutoSettings, PaperSettings

@@ -23,9 +23,9 @@ import numpy as np
 
 from .core.arrays import Floats
 from .core.errors import SettingsError
-from .exchange import Mixture, ModelSum, Refine
+from .exchange.base import Mixture, ModelSum, Refine
+from .exchange.pool import Pool
 from .families.base import SQUARED, Loss
-from .pool import Pool
 from .run import Stop
 from .settings import PaperSettings
 

@@ -19,7 +19,7 @@ from .client import memberships
 from .core.arrays import Floats, Ints
 from .core.errors import DataError, SettingsError
 from .data import INTERCEPT, Rows
-from .exchange import Mixture
+from .exchange.base import Mixture
 from .families.base import loss_named
 from .store import Held
 

@@ -13,10 +13,10 @@ from . import fedmd, fedx
 from .core.arrays import Floats
 from .core.errors import DataError, SettingsError
 from .data import INTERCEPT
-from .exchange import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
+from .exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
+from .exchange.pool import Pool
 from .families.base import SQUARED, Loss
 from .model import Model, kind_order
-from .pool import Pool
 from .run import Fit, Run, Watcher, check_clusters
 from .settings import PaperSettings
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .approach import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
-from .candidates import Candidates, ExpectSum, Frame
 from .contest import contest, drawn
 from .core import draws
 from .core.arrays import Floats
-from .deviations import LeaveOut, LeftOutSum, Spreads, roots
-from .exchange import Query, T
+from .exchange.base import Query, T
+from .exchange.mixture import Candidates, ExpectSum, Frame
+from .exchange.pool import Sample
+from .exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
 from .frame import from_stretched
 from .mixtures import Rules
-from .pool import Sample
 from .refine import Refined
 from .run import TOO_FEW, Stop
 from .spreads import Fitted, cost_of_diagonal, free_parameters

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .core.arrays import Floats, Ints
-from .pool import Sample
+from .exchange.pool import Sample
 
 if TYPE_CHECKING:
     from .assignment import Assignment

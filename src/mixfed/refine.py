@@ -21,13 +21,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .anchors import splits, thinned, variants
-from .candidates import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .coarse import Ground
 from .core.arrays import Floats, Ints
 from .core.errors import SettingsError
-from .exchange import ModelSum, Query, Together, Update
+from .exchange.base import ModelSum, Query, Together, Update
+from .exchange.mixture import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
+from .exchange.pool import Pool, Sample
 from .mixtures import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
-from .pool import Pool, Sample
 from .run import Stop
 
 EM_ROUNDS = 4

@@ -19,7 +19,7 @@ from . import __version__
 from .assignment import Assignment
 from .core.errors import DataError, SettingsError
 from .core.files import write_all
-from .exchange import Traffic
+from .exchange.base import Traffic
 from .model import Model
 from .run import Fit
 from .tables.roles import parquet_writer, read_table, write_json, write_whole

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any
 
 from .core.errors import SettingsError
-from .exchange import Traffic
+from .exchange.base import Traffic
+from .exchange.pool import Pool
 from .model import Model
-from .pool import Pool
 
 _PHASES = {
     "fedmd": "Phase 1, moment descent",

@@ -13,16 +13,16 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from . import summed
-from .candidates import Candidates, Expect, ExpectSum, Frame
 from .coarse import Ground, propose
 from .core import draws
 from .core.arrays import Floats
 from .core.compile import side_by_side
-from .deviations import Deviate, DeviateSum
-from .exchange import Query, Update
+from .exchange.base import Query, Update
+from .exchange.mixture import Candidates, Expect, ExpectSum, Frame
+from .exchange.pool import Sample
+from .exchange.random_effects import Deviate, DeviateSum
 from .frame import from_user
 from .mixtures import Rules
-from .pool import Sample
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
 from .run import TOO_FEW, Run
 from .settings import AutoSettings

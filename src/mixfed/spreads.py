@@ -23,11 +23,11 @@ import numpy as np
 from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
-from .candidates import Frame
 from .cones import Cone, climb, unbound
 from .core.arrays import Bools, Floats
 from .core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
-from .deviations import DeviateSum, Spreads
+from .exchange.mixture import Frame
+from .exchange.random_effects import DeviateSum, Spreads
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .run import Stop

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from .anchors import splits
-from .candidates import Candidates, Expect, ExpectSum, Frame, SplitMoments
 from .coarse import Ground
 from .core import draws
 from .core.arrays import Floats
-from .exchange import Query
+from .exchange.base import Query
+from .exchange.mixture import Candidates, Expect, ExpectSum, Frame, SplitMoments
 from .mixtures import Rules, distinct, maximise, residual_variance, values
 
 _STARTS = 64

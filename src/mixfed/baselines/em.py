@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..candidates import Candidates, Expect, Frame
 from ..core.arrays import Floats
 from ..data import Clients
-from ..exchange import Census
+from ..exchange.base import Census
+from ..exchange.mixture import Candidates, Expect, Frame
+from ..exchange.pool import LocalPool
 from ..frame import from_user, gram_query, inspect, make_frame, to_user
 from ..mixtures import Rules, maximise, values
-from ..pool import LocalPool
 
 
 class EM:

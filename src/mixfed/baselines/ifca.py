@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import fedx
 from ..core.arrays import Floats
-from ..pool import Pool
+from ..exchange.pool import Pool
 from ..settings import PaperSettings
 
 

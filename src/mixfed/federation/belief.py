@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..candidates import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.compile import compiled
 from ..core.symmetric import places
-from ..deviations import Deviate, DeviateSum, LeftOutSum
-from ..exchange import ASKED_AT_ONCE, AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
-from ..messages import MessageError
+from ..exchange.base import ASKED_AT_ONCE, AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
+from ..exchange.codec import MessageError
+from ..exchange.mixture import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
+from ..exchange.random_effects import Deviate, DeviateSum, LeftOutSum
 from .wire import Enrolled
 
 _SLACK = 1e-4

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from ..core.errors import MixfedError, PoolError, SettingsError
-from ..exchange import Traffic
+from ..exchange.base import Traffic
 from ..model import Model
 from ..run import Fit, Progress, Watcher
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job

@@ -28,9 +28,9 @@ import numpy as np
 
 from ..core.arrays import Array, Bytes, Ints
 from ..core.errors import DataError, PoolError, SettingsError
-from ..exchange import Each, Query, R, S, T, Traffic
-from ..messages import MessageError, finite
-from ..pool import Roster, Sample, Who, joined
+from ..exchange.base import Each, Query, R, S, T, Traffic
+from ..exchange.codec import MessageError, finite
+from ..exchange.pool import Roster, Sample, Who, joined
 from .belief import Asked, check_enrolled, weigh
 from .transport import Transport
 from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, pack_query, unpack

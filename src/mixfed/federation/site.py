@@ -28,9 +28,9 @@ import numpy as np
 from ..core.arrays import Keys
 from ..core.errors import MixfedError, SettingsError
 from ..data import with_intercept
-from ..exchange import Each
+from ..exchange.base import Each
+from ..exchange.pool import LocalPool, Sample
 from ..model import Model
-from ..pool import LocalPool, Sample
 from ..settings import AnchorsName, check_keys
 from ..store import Held, Store, open_held
 from ..tables.roles import write_parquet

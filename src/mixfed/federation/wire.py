@@ -14,13 +14,13 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 
 import numpy as np
 
-from .. import messages
-from ..candidates import Expect, PairMoments, SplitMoments
 from ..core.arrays import Bytes, Ints, Keys
-from ..deviations import Deviate
-from ..exchange import ASKED_AT_ONCE, Each, Query, Replies, Together
-from ..messages import MessageError
-from ..pool import Sample
+from ..exchange import codec as messages
+from ..exchange.base import ASKED_AT_ONCE, Each, Query, Replies, Together
+from ..exchange.codec import MessageError
+from ..exchange.mixture import Expect, PairMoments, SplitMoments
+from ..exchange.pool import Sample
+from ..exchange.random_effects import Deviate
 
 VERSION = 6
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""

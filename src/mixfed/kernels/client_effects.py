@@ -20,7 +20,7 @@ from ..core.arrays import Array, Floats, Ints
 from ..core.compile import compiled, one_blas_thread
 from ..core.symmetric import unpacked
 from ..data import Clients
-from ..exchange import Mixture
+from ..exchange.base import Mixture
 from ..store import Held
 from .small_matrices import factorise, reflect, solve_lower
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from ...candidates import PairMoments, PairSum, SplitMoments
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
-from ...deviations import LeaveOut, LeftOutSum
-from ...exchange import Replies, Together
-from ...messages import MessageError
-from ...pool import Sample
+from ...exchange.base import Replies, Together
+from ...exchange.codec import MessageError
+from ...exchange.mixture import PairMoments, PairSum, SplitMoments
+from ...exchange.pool import Sample
+from ...exchange.random_effects import LeaveOut, LeftOutSum
 from ...store import Held
 from ...tables.roles import write_json
 

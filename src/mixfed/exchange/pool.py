@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from .answers import answer, answer_each
-from .core import draws
-from .core.arrays import Array, Floats, Ints, Keys
-from .core.compile import one_blas_thread, side_by_side
-from .data import Clients, cut, offsets_of
-from .exchange import Each, Query, R, S, T, Traffic
-from .store import Held
+from ..answers import answer, answer_each
+from ..core import draws
+from ..core.arrays import Array, Floats, Ints, Keys
+from ..core.compile import one_blas_thread, side_by_side
+from ..data import Clients, cut, offsets_of
+from ..store import Held
+from .base import Each, Query, R, S, T, Traffic
 
 
 @dataclass(frozen=True, eq=False)

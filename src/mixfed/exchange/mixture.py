@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from .core.arrays import Array, Floats
-from .core.symmetric import packed, unpacked
-from .exchange import Each, ModelSum, Query, Update
+from ..core.arrays import Array, Floats
+from ..core.symmetric import packed, unpacked
+from .base import Each, ModelSum, Query, Update
 
 
 @dataclass(frozen=True, eq=False)

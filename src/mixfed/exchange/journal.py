@@ -19,11 +19,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
-from . import __version__
-from .core.arrays import Array
-from .core.errors import MixfedError, PoolError, SettingsError
-from .exchange import Each, Query, R, T, Traffic
-from .messages import KINDS, decode, encode
+from .. import __version__
+from ..core.arrays import Array
+from ..core.errors import MixfedError, PoolError, SettingsError
+from .base import Each, Query, R, T, Traffic
+from .codec import KINDS, decode, encode
 from .pool import Pool, Roster, Who
 
 _HEAD = struct.Struct("<Q16s")

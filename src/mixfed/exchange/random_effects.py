@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from .candidates import Candidates, Frame
-from .core.arrays import Floats
-from .core.symmetric import doubled, packed, places, triangle, unpacked
-from .exchange import Query
+from ..core.arrays import Floats
+from ..core.symmetric import doubled, packed, places, triangle, unpacked
+from .base import Query
+from .mixture import Candidates, Frame
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from .core.arrays import Array, Bools, Floats, Ints
-from .families.base import SQUARED, Loss
+from ..core.arrays import Array, Bools, Floats, Ints
+from ..families.base import SQUARED, Loss
 
 
 class Sum(Protocol):

@@ -23,11 +23,13 @@ from typing import Annotated, Any, TypeAlias, Union, cast
 
 import numpy as np
 
-from . import candidates, deviations, exchange
-from .core.arrays import Array
-from .core.compile import compiled
-from .core.errors import MixfedError
-from .families import base as losses
+from ..core.arrays import Array
+from ..core.compile import compiled
+from ..core.errors import MixfedError
+from ..families import base as losses
+from . import base as exchange
+from . import mixture as candidates
+from . import random_effects as deviations
 
 KINDS: dict[str, type[Any]] = {
     name: kind

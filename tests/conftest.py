@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from mixfed.data import Clients
+from mixfed.clients.packed import Clients
 from mixfed.exchange.mixture import Frame
 from mixfed.simulation import Simulation, simulate
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from conftest import client_rows, random_clients, random_frame
 from mixfed import mixtures, simulate
 from mixfed.anchors import Anchors
-from mixfed.client import answer
+from mixfed.clients.answers.local_update import answer
+from mixfed.clients.packed import Clients
 from mixfed.core.symmetric import mirrored
-from mixfed.data import Clients
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Together
 from mixfed.exchange.mixture import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
 from mixfed.exchange.pool import LocalPool

@@ -477,7 +477,7 @@ def test_a_table_without_room_in_memory_is_one_line(work, monkeypatch):
     def no_room(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr("mixfed.store.open_held", no_room)
+    monkeypatch.setattr("mixfed.clients.store.open_held", no_room)
     assert_one_line(mixfed(*fit("good.csv").split()), "not enough memory for this table: `mixfed pack` it")
     assert not (work / "out").exists()
 

@@ -34,7 +34,7 @@ from mixfed import (  # noqa: E402
     fit_paper,
     simulate,
 )
-from mixfed.cluster import DaskPool, _cut, connect  # noqa: E402
+from mixfed.clients.dask import DaskPool, _cut, connect  # noqa: E402
 from mixfed.exchange.base import Census, Descend, Mixture, Refine  # noqa: E402
 from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
 from mixfed.exchange.mixture import Frame, Project  # noqa: E402
@@ -224,7 +224,7 @@ def test_shards_end_where_blocks_end_if_there_are_enough():
 
 
 def test_a_query_too_large_to_travel_with_every_task_is_answered_too(client, made, monkeypatch):
-    monkeypatch.setattr("mixfed.cluster._BY_ARGUMENT", 10)
+    monkeypatch.setattr("mixfed.clients.dask._BY_ARGUMENT", 10)
     query = Refine(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     found, expected = (pool.ask(query) for pool in (DaskPool(client, made.clients), LocalPool(made.clients)))
     np.testing.assert_allclose(found.shift, expected.shift, rtol=1e-9)
@@ -360,7 +360,7 @@ def test_workers_that_are_always_lost_are_one_line(client, made, monkeypatch):
     def lose(pool, futures):
         raise CancelledError("a task")
 
-    monkeypatch.setattr("mixfed.cluster._TRIES", 2)
+    monkeypatch.setattr("mixfed.clients.dask._TRIES", 2)
     monkeypatch.setattr(DaskPool, "_wait", lose)
     with pytest.raises(PoolError, match="the exchange Census failed 2 times because workers were lost"):
         DaskPool(client, made.clients).ask(Census())

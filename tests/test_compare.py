@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mixfed import Clients, DataError, LocalPool, SettingsError, fit_auto
+from mixfed.clients.packed import rows_from_arrays
 from mixfed.compare import RIVALS, _ridge, _Task, compare, hold_out
-from mixfed.data import rows_from_arrays
 from mixfed.settings import AutoSettings
 from test_personal import TWO, simulated
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixfed import Clients, DataError, LocalPool, simulate
-from mixfed.data import INTERCEPT
+from mixfed.clients.packed import INTERCEPT
 from mixfed.exchange.base import FedProx, Mixture, Refine
 
 

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from mixfed.auto import fit_auto
 from mixfed.cli import app
+from mixfed.clients.packed import Clients
 from mixfed.core.errors import PoolError
-from mixfed.data import Clients
 from mixfed.exchange.pool import LocalPool
 from mixfed.federation import Job
 from mixfed.simulation import simulate

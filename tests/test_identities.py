@@ -10,7 +10,7 @@ from scipy.linalg import block_diag
 
 from conftest import client_rows, random_clients
 from mixfed import fedmd, fedx
-from mixfed.client import answer, memberships, own_models
+from mixfed.clients.answers.local_update import answer, memberships, own_models
 from mixfed.exchange.base import ApplyMoment, Census, FedAvg, FedProx, Mixture, Peak, Refine, Update
 from mixfed.exchange.pool import LocalPool
 from mixfed.settings import PaperSettings

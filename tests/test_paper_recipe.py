@@ -22,8 +22,8 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.client import own_models
-from mixfed.data import Rows
+from mixfed.clients.answers.local_update import own_models
+from mixfed.clients.packed import Rows
 from mixfed.exchange.base import FedProx, Mixture, Refine
 from mixfed.exchange.codec import KINDS
 from mixfed.exchange.journal import JournalPool, fingerprint

@@ -30,9 +30,10 @@ from mixfed import (
 )
 from mixfed.approach import improve, started
 from mixfed.assignment import Assignment
+from mixfed.clients.packed import Rows, rows_from_arrays
+from mixfed.clients.store import Store
 from mixfed.cones import Cone, climb, unbound
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
-from mixfed.data import Rows, rows_from_arrays
 from mixfed.exchange.codec import decode, encode
 from mixfed.exchange.mixture import Candidates, Frame
 from mixfed.exchange.pool import Sample
@@ -44,7 +45,6 @@ from mixfed.metrics import bottleneck_matching
 from mixfed.mixtures import Rules
 from mixfed.refine import converse
 from mixfed.spreads import cost_of_diagonal
-from mixfed.store import Store
 
 PERSONAL = AutoSettings(personal=True)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients
 from mixfed import fedmd
-from mixfed.client import answer_each, power_iteration
+from mixfed.clients.answers.local_update import answer_each, power_iteration
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.base import Descend
 from mixfed.exchange.pool import LocalPool
@@ -87,7 +87,7 @@ def test_an_anchors_step_equals_a_plain_loop(seed, dim, width):
 
 
 def drawn_rows(query, clients, place):
-    from mixfed.client import _fresh_rows
+    from mixfed.clients.answers.local_update import _fresh_rows
 
     return _fresh_rows(query, clients, place) - clients.offsets[place]
 

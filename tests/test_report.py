@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mixfed import LocalPool, Model, fit_auto, simulate
 from mixfed.assignment import Assignment
 from mixfed.cli import app
-from mixfed.data import Clients
+from mixfed.clients.packed import Clients
 from mixfed.exchange.base import Traffic
 from mixfed.portrait import residuals, telling_order, traits
 from mixfed.report import report_html

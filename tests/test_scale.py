@@ -12,8 +12,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
+from mixfed.clients.packed import cut
 from mixfed.core.compile import one_blas_thread
-from mixfed.data import cut
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.exchange.mixture import Candidates, Expect, Frame
 from mixfed.exchange.pool import Sample

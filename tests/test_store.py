@@ -17,11 +17,11 @@ import pytest
 
 from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
-from mixfed.answers import answer_each
+from mixfed.clients.answers.mixture import answer_each
+from mixfed.clients.store import FILES, open_held
 from mixfed.core.compile import side_by_side
 from mixfed.exchange.base import Descend
 from mixfed.exchange.journal import fingerprint
-from mixfed.store import FILES, open_held
 from mixfed.tables import sources as streams
 from test_cli import assert_one_line, mixfed
 

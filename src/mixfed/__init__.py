@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .assignment import Assignment
     from .auto import fit_auto
-    from .cluster import DaskPool
+    from .clients.dask import DaskPool
+    from .clients.packed import Clients
+    from .clients.packing import pack
+    from .clients.store import Store
     from .core.errors import DataError, MixfedError, PoolError, SettingsError
-    from .data import Clients
     from .estimator import MixedRegressor
     from .exchange.pool import LocalPool
     from .metrics import bottleneck_distance, label_agreement
     from .model import Model
-    from .packing import pack
     from .paper import fit_paper
     from .run import Fit
     from .settings import AutoSettings, PaperSettings
     from .simulation import simulate
-    from .store import Store
 
 __version__ = "0.1.0"
 
@@ -28,8 +28,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Assignment": "assignment",
     "AutoSettings": "settings",
-    "Clients": "data",
-    "DaskPool": "cluster",
+    "Clients": "clients.packed",
+    "DaskPool": "clients.dask",
     "DataError": "core.errors",
     "Fit": "run",
     "LocalPool": "exchange.pool",
@@ -39,12 +39,12 @@ _HOMES = {
     "PaperSettings": "settings",
     "PoolError": "core.errors",
     "SettingsError": "core.errors",
-    "Store": "store",
+    "Store": "clients.store",
     "bottleneck_distance": "metrics",
     "fit_auto": "auto",
     "fit_paper": "paper",
     "label_agreement": "metrics",
-    "pack": "packing",
+    "pack": "clients.packing",
     "simulate": "simulation",
 }
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from .clients.packed import INTERCEPT
 from .coarse import SURVEY_EXCHANGES, Ground, survey
 from .core.arrays import Floats
 from .core.compile import one_blas_thread
 from .core.errors import SettingsError
-from .data import INTERCEPT
 from .doubts import doubts
 from .exchange.base import Mixture
 from .exchange.pool import Pool

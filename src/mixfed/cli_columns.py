@@ -15,7 +15,7 @@ from .core.errors import DataError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .store import Held
+    from .clients.store import Held
     from .tables.describe import Guess
 
 _MOST_SHOWN = 40

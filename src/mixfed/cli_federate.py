@@ -250,11 +250,11 @@ def local(
     _require_engine()
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
+    from .clients.store import open_held
     from .core.files import check_folder
     from .exchange.pool import LocalPool
     from .federation.desk import new_run
     from .federation.rehearsal import divide, largest_difference, running
-    from .store import open_held
 
     if out is not None:
         check_folder(out)

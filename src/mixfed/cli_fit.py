@@ -43,9 +43,9 @@ from .core.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from .assignment import Assignment
+    from .clients.store import Held
     from .exchange.pool import Pool
     from .model import Model
-    from .store import Held
 
 app = typer.Typer()
 
@@ -89,12 +89,12 @@ def fit(
 
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
+    from .clients.store import Store, open_held
     from .core.compile import told_of_compiling
     from .core.files import check_file, check_folder
     from .exchange.journal import JournalPool, fingerprint
     from .portrait import residuals
     from .results import about_run, check_same_run, write_results
-    from .store import Store, open_held
 
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
@@ -201,10 +201,10 @@ def predict(
 
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
+    from .clients.store import is_store
     from .core.files import check_table
     from .model import Model
     from .results import read_assignment
-    from .store import is_store
     from .tables.roles import read_rows, write_table
 
     if interval is not None and not 0 < interval < 1:
@@ -246,7 +246,7 @@ def pack(
     """
     from . import screen
     from .cli_columns import need_columns, notes_on, show_notes
-    from .packing import pack as write
+    from .clients.packing import pack as write
 
     client, target = need_columns(data, client, target, "pack", quiet=quiet)
     with screen.Rows(quiet) as watch:
@@ -267,7 +267,7 @@ def _pool(table: Held, scheduler: str | None) -> Pool:
 
         return LocalPool(table)
     try:
-        from .cluster import DaskPool, connect
+        from .clients.dask import DaskPool, connect
     except ImportError:
         raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
     return DaskPool(connect(scheduler), table)
@@ -283,7 +283,7 @@ def _columns_of(model: Model) -> tuple[str, str]:
 
 def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
     """Find the kinds of the clients in a file or a packed folder."""
-    from .store import open_held
+    from .clients.store import open_held
 
     client, target = _columns_of(model)
     table = open_held(data, client, target, model.features, intercept=model.has_intercept)

@@ -20,11 +20,11 @@ from scipy.optimize import minimize
 
 from .assignment import Assignment
 from .auto import fit_auto
+from .clients.packed import Clients, Rows
 from .core import draws
 from .core.arrays import Array, Bools, Floats, Ints
 from .core.errors import DataError, SettingsError
 from .core.symmetric import unpacked
-from .data import Clients, Rows
 from .exchange.base import Census, Mixture
 from .exchange.mixture import Frame
 from .exchange.pool import LocalPool

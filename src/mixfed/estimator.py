@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .assignment import Assignment
 from .auto import fit_auto
+from .clients.packed import Clients, Rows, rows_from_arrays
 from .core.arrays import Array, Floats, Ints
 from .core.errors import SettingsError
-from .data import Clients, Rows, rows_from_arrays
 from .exchange.pool import LocalPool
 from .model import Model
 from .paper import fit_paper

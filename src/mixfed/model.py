@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from .assignment import Assignment
-from .client import memberships
+from .clients.answers.local_update import memberships
+from .clients.packed import INTERCEPT, Rows
+from .clients.store import Held
 from .core.arrays import Floats, Ints
 from .core.errors import DataError, SettingsError
-from .data import INTERCEPT, Rows
 from .exchange.base import Mixture
 from .families.base import loss_named
-from .store import Held
 
 FORMAT = "mixfed/2"
 FORMERLY = "mixfed/1"

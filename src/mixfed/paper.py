@@ -10,9 +10,9 @@ import dataclasses
 import numpy as np
 
 from . import fedmd, fedx
+from .clients.packed import INTERCEPT
 from .core.arrays import Floats
 from .core.errors import DataError, SettingsError
-from .data import INTERCEPT
 from .exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
 from .exchange.pool import Pool
 from .families.base import SQUARED, Loss

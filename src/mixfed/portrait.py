@@ -17,8 +17,8 @@ from .exchange.pool import Sample
 
 if TYPE_CHECKING:
     from .assignment import Assignment
+    from .clients.store import Held
     from .model import Model
-    from .store import Held
 
 LEVEL = "usual level"
 """What a kind's target is called where all columns are at their means: an intercept may be far from any row."""

@@ -26,8 +26,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from .assignment import Assignment
+from .clients.packing import Watch
 from .model import Model
-from .packing import Watch
 from .portrait import crowd, digits, telling_order, title, traits, typical_error
 from .results import FILES, REPORT
 from .run import Fit, Watcher, phase_name

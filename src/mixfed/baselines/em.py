@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..clients.packed import Clients
 from ..core.arrays import Floats
-from ..data import Clients
 from ..exchange.base import Census
 from ..exchange.mixture import Candidates, Expect, Frame
 from ..exchange.pool import LocalPool

@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from ..answers import answer, answer_each
+from ..clients.answers.mixture import answer, answer_each
+from ..clients.packed import Clients, cut, offsets_of
+from ..clients.store import Held
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
 from ..core.compile import one_blas_thread, side_by_side
-from ..data import Clients, cut, offsets_of
-from ..store import Held
 from .base import Each, Query, R, S, T, Traffic
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from ..clients.store import is_store
 from ..core.errors import DataError, PoolError, SettingsError
 from ..model import Model
-from ..store import is_store
 from ..tables.ids import find_clients
 from ..tables.roles import read_table
 from . import parties

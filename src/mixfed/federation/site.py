@@ -25,14 +25,14 @@ from typing import Any, get_args
 
 import numpy as np
 
+from ..clients.packed import with_intercept
+from ..clients.store import Held, Store, open_held
 from ..core.arrays import Keys
 from ..core.errors import MixfedError, SettingsError
-from ..data import with_intercept
 from ..exchange.base import Each
 from ..exchange.pool import LocalPool, Sample
 from ..model import Model
 from ..settings import AnchorsName, check_keys
-from ..store import Held, Store, open_held
 from ..tables.roles import write_parquet
 from .privacy.rules import RefusalError, Rules
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack

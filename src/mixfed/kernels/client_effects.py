@@ -15,13 +15,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from ..client import over_blocks
+from ..clients.answers.local_update import over_blocks
+from ..clients.packed import Clients
+from ..clients.store import Held
 from ..core.arrays import Array, Floats, Ints
 from ..core.compile import compiled, one_blas_thread
 from ..core.symmetric import unpacked
-from ..data import Clients
 from ..exchange.base import Mixture
-from ..store import Held
 from .small_matrices import factorise, reflect, solve_lower
 
 MOST_KEPT = 300

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..clients.store import Held
 from ..core.errors import DataError, NotUtf8Error
-from ..store import Held
 from .column_types import Holds, Words, as_floats, is_date, is_number, is_text, short
 from .dialect import SEPARATORS
 from .roles import may_be_features, no_rows

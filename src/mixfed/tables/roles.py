@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from ..clients.packed import Rows, with_intercept
 from ..core.errors import DataError, NotUtf8Error
 from ..core.files import write_all
-from ..data import Rows, with_intercept
 from .column_types import check_words, looks_numeric, numbers, short
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .ids import find_clients

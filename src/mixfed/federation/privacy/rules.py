@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...clients.store import Held
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
 from ...exchange.base import Replies, Together
@@ -25,7 +26,6 @@ from ...exchange.codec import MessageError
 from ...exchange.mixture import PairMoments, PairSum, SplitMoments
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum
-from ...store import Held
 from ...tables.roles import write_json
 
 _RUNS = 100

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from .core import draws
-from .core.arrays import Array, Floats, Ints, Keys
-from .core.errors import DataError
-from .tables.ids import find_clients
-from .tables.missing import check_finite
+from ..core import draws
+from ..core.arrays import Array, Floats, Ints, Keys
+from ..core.errors import DataError
+from ..tables.ids import find_clients
+from ..tables.missing import check_finite
 
 INTERCEPT = "(intercept)"
 _BLOCK_ROWS, _BLOCK_NUMBERS = 65_536, 4_000_000
@@ -154,7 +154,7 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
-        from .tables.roles import as_table, rows_from_table
+        from ..tables.roles import as_table, rows_from_table
 
         table = as_table(frame, [client, target, *(features or ())])
         return cls.from_rows(rows_from_table(table, client, target, features, intercept=intercept, source="frame"))
@@ -170,8 +170,8 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a ``.parquet`` file, or a ``.csv``, ``.tsv`` or ``.txt`` file, compressed (``.csv.gz``) or not."""
+        from ..tables.roles import read_rows
         from .packing import load
-        from .tables.roles import read_rows
 
         source = Path(path)
         if source.suffix.lower() == ".parquet":

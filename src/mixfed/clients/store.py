@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .core.arrays import Array, Floats, Ints
-from .core.errors import DataError, SettingsError
-from .data import Clients, Packing, offsets_of, with_intercept
-from .rowfile import RowFile
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import DataError, SettingsError
+from .packed import Clients, Packing, offsets_of, with_intercept
+from .row_files import RowFile
 
 FORMAT = "mixfed-store/1"
 FILES = ("phi.npy", "y.npy", "offsets.npy", "ids.parquet", "store.json")
@@ -176,7 +176,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 def _unnamed(path: Path) -> SettingsError:
     """Say which columns there are to choose from."""
-    from .tables.sources import open_source
+    from ..tables.sources import open_source
 
     columns = ", ".join(open_source(path).schema.names)
     return SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")

@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .client import answer as answer
-from .client import answer_each as answer_each
-from .client import model_sum, over_blocks, summed, update_arguments
-from .core.arrays import Array, Floats, Ints
-from .core.symmetric import packed, unpacked
-from .data import Clients
-from .exchange.base import ASKED_AT_ONCE, ModelSum, Replies, Together
-from .exchange.mixture import (
+from ...core.arrays import Array, Floats, Ints
+from ...core.symmetric import packed, unpacked
+from ...exchange.base import ASKED_AT_ONCE, ModelSum, Replies, Together
+from ...exchange.mixture import (
     Candidates,
     Expect,
     ExpectNumbers,
@@ -35,12 +31,16 @@ from .exchange.mixture import (
     SplitMoments,
     Statistics,
 )
-from .exchange.random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
-from .families.base import SQUARED
-from .kernels import gaussian as posterior
-from .kernels import moments
-from .kernels import tiles as kernels
-from .store import Held
+from ...exchange.random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
+from ...families.base import SQUARED
+from ...kernels import gaussian as posterior
+from ...kernels import moments
+from ...kernels import tiles as kernels
+from ..packed import Clients
+from ..store import Held
+from .local_update import answer as answer
+from .local_update import answer_each as answer_each
+from .local_update import model_sum, over_blocks, summed, update_arguments
 
 
 def _rows(block: Clients, frame: Frame) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
@@ -203,7 +203,7 @@ def _expect(query: Expect, clients: Held) -> ExpectNumbers:
 @answer.register
 def _deviate(query: Deviate, clients: Held) -> DeviateSum:
     """Sum over clients in the units of Psi."""
-    from .kernels import random_effects as marginal
+    from ...kernels import random_effects as marginal
 
     frame, candidates, full = query.frame, query.candidates, query.full
     count, k, dim = candidates.theta.shape
@@ -244,7 +244,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
 
 @answer.register
 def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
-    from .kernels import leave_one_out as leaving
+    from ...kernels import leave_one_out as leaving
 
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.frame.dim)

@@ -16,17 +16,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from .core import draws
-from .core.arrays import Array, Floats, Ints
-from .core.errors import ColumnError, DataError, NotUtf8Error
-from .data import Clients, content_digest, offsets_of, with_intercept
-from .rowfile import RowWriter
+from ..core import draws
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import ColumnError, DataError, NotUtf8Error
+from ..tables import column_types as values
+from ..tables import roles as tables
+from ..tables.ids import encode_clients, find_clients, plain
+from ..tables.missing import Gaps
+from ..tables.sources import Source, open_source
+from .packed import Clients, content_digest, offsets_of, with_intercept
+from .row_files import RowWriter
 from .store import FILES, FORMAT, Store, is_store
-from .tables import column_types as values
-from .tables import roles as tables
-from .tables.ids import encode_clients, find_clients, plain
-from .tables.missing import Gaps
-from .tables.sources import Source, open_source
 
 Watch: TypeAlias = Callable[[str, int, int | None], None]
 """Told the name of the pass, the rows that it has done, and of how many if that is known."""

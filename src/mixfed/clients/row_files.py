@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .core.arrays import Array
-from .core.errors import DataError
+from ..core.arrays import Array
+from ..core.errors import DataError
 
 _PIECE = 1 << 24
 """Bytes that are hashed at once."""

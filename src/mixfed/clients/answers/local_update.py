@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .core import draws
-from .core.arrays import Array, Floats, Ints
-from .core.compile import one_blas_thread, side_by_side
-from .data import Clients
-from .exchange.base import (
+from ...core import draws
+from ...core.arrays import Array, Floats, Ints
+from ...core.compile import one_blas_thread, side_by_side
+from ...exchange.base import (
     AnchorReplies,
     ApplyMoment,
     BlockSum,
@@ -32,11 +31,12 @@ from .exchange.base import (
     Sum,
     Update,
 )
-from .families.base import SQUARED, Loss
-from .kernels import local_updates as local
-from .kernels import moments
-from .kernels import tiles as kernels
-from .store import Held
+from ...families.base import SQUARED, Loss
+from ...kernels import local_updates as local
+from ...kernels import moments
+from ...kernels import tiles as kernels
+from ..packed import Clients
+from ..store import Held
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sum)

@@ -30,9 +30,9 @@ from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Updat
 from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Pool
 from mixfed.frame import from_user, gram_query, inspect, make_frame
-from mixfed.portrait import residuals
+from mixfed.model.fit import Fit
+from mixfed.model.traits import residuals
 from mixfed.report import report_html
-from mixfed.run import Fit
 from mixfed.simulation import Simulation
 from rivals import flexmix, has_flexmix
 

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import random_clients
 from mixfed import DataError, MixedRegressor
-from mixfed.assignment import Assignment
+from mixfed.model.assignment import Assignment
 from mixfed.tables.ids import comparable, find_clients, joined
 
 OWNERS = np.array([3, 1, 2, 3, 1, 9])

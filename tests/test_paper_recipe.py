@@ -28,7 +28,7 @@ from mixfed.exchange.base import FedProx, Mixture, Refine
 from mixfed.exchange.codec import KINDS
 from mixfed.exchange.journal import JournalPool, fingerprint
 from mixfed.exchange.mixture import GramSum
-from mixfed.model import Model
+from mixfed.model.model import Model
 from mixfed.theory import least_gap
 
 SMALL = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 120}

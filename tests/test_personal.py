@@ -29,7 +29,6 @@ from mixfed import (
     simulate,
 )
 from mixfed.approach import improve, started
-from mixfed.assignment import Assignment
 from mixfed.clients.packed import Rows, rows_from_arrays
 from mixfed.clients.store import Store
 from mixfed.cones import Cone, climb, unbound
@@ -43,6 +42,7 @@ from mixfed.federation.wire import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.metrics import bottleneck_matching
 from mixfed.mixtures import Rules
+from mixfed.model.assignment import Assignment
 from mixfed.refine import converse
 from mixfed.spreads import cost_of_diagonal
 

@@ -12,14 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from mixfed import LocalPool, Model, fit_auto, simulate
-from mixfed.assignment import Assignment
 from mixfed.cli import app
 from mixfed.clients.packed import Clients
 from mixfed.exchange.base import Traffic
-from mixfed.portrait import residuals, telling_order, traits
+from mixfed.model.assignment import Assignment
+from mixfed.model.fit import Fit
+from mixfed.model.traits import residuals, telling_order, traits
 from mixfed.report import report_html
 from mixfed.report.digest import digest
-from mixfed.run import Fit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = "</script><script>document.title='owned'</script>"

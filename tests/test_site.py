@@ -20,7 +20,7 @@ from mixfed.exchange.random_effects import LeaveOut, Spreads
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.site import _secret
 from mixfed.federation.wire import Ask, Enrol, unpack
-from mixfed.model import Model
+from mixfed.model.model import Model
 
 
 def test_a_site_below_its_floor_contributes_nothing_and_says_so(small, tmp_path):

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .assignment import Assignment
     from .auto import fit_auto
     from .clients.dask import DaskPool
     from .clients.packed import Clients
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
     from .estimator import MixedRegressor
     from .exchange.pool import LocalPool
     from .metrics import bottleneck_distance, label_agreement
-    from .model import Model
+    from .model.assignment import Assignment
+    from .model.fit import Fit
+    from .model.model import Model
     from .paper import fit_paper
-    from .run import Fit
     from .settings import AutoSettings, PaperSettings
     from .simulation import simulate
 
@@ -26,16 +26,16 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {
-    "Assignment": "assignment",
+    "Assignment": "model.assignment",
     "AutoSettings": "settings",
     "Clients": "clients.packed",
     "DaskPool": "clients.dask",
     "DataError": "core.errors",
-    "Fit": "run",
+    "Fit": "model.fit",
     "LocalPool": "exchange.pool",
     "MixedRegressor": "estimator",
     "MixfedError": "core.errors",
-    "Model": "model",
+    "Model": "model.model",
     "PaperSettings": "settings",
     "PoolError": "core.errors",
     "SettingsError": "core.errors",

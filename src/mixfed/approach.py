@@ -15,7 +15,7 @@ from .core.symmetric import packed
 from .exchange.mixture import Candidates, Frame
 from .exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
 from .mixtures import Rules
-from .run import Stop
+from .model.fit import Stop
 from .spreads import HEED, Fitted, em_step, learned, newton_steps, values
 
 _SHARES = (0.05, 0.4, 0.8)

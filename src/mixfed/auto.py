@@ -22,9 +22,9 @@ from .exchange.base import Mixture
 from .exchange.pool import Pool
 from .frame import errors_to_user, to_user
 from .mixtures import Rules, covariance
-from .model import Model, kind_order
+from .model.fit import Fit, Run, Watcher, check_clusters
+from .model.model import Model, kind_order
 from .refine import Refined
-from .run import Fit, Run, Watcher, check_clusters
 from .search import Info, Search
 from .settings import AutoSettings
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .assignment import Assignment
-from .model import Model
-from .portrait import crowd, digits, telling_order, traits, typical_error
-from .run import Fit
+from .model.assignment import Assignment
+from .model.fit import Fit
+from .model.model import Model
+from .model.traits import crowd, digits, telling_order, traits, typical_error
 from .tables.roles import write_whole
 
 _SHOWN = 10

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .federation.jobs import Run
     from .federation.kits import Kit
     from .federation.server import Job
-    from .run import Watcher
+    from .model.fit import Watcher
 
 _REACHING = 20.0
 """Seconds that a site may take to reach the server before the command returns without it."""

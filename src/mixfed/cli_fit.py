@@ -42,10 +42,10 @@ from .cli_show import export
 from .core.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from .assignment import Assignment
     from .clients.store import Held
     from .exchange.pool import Pool
-    from .model import Model
+    from .model.assignment import Assignment
+    from .model.model import Model
 
 app = typer.Typer()
 
@@ -93,7 +93,7 @@ def fit(
     from .core.compile import told_of_compiling
     from .core.files import check_file, check_folder
     from .exchange.journal import JournalPool, fingerprint
-    from .portrait import residuals
+    from .model.traits import residuals
     from .results import about_run, check_same_run, write_results
 
     silent = quiet or as_json
@@ -169,7 +169,7 @@ def assign(
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
     from .core.files import check_table
-    from .model import Model
+    from .model.model import Model
     from .tables.roles import write_table
 
     check_table(out, data)
@@ -203,7 +203,7 @@ def predict(
     """
     from .clients.store import is_store
     from .core.files import check_table
-    from .model import Model
+    from .model.model import Model
     from .results import read_assignment
     from .tables.roles import read_rows, write_table
 

@@ -17,7 +17,7 @@ from .core.errors import MixfedError, PoolError, SettingsError
 from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:
-    from .run import Fit
+    from .model.fit import Fit
     from .settings import AutoSettings, PaperSettings
 
 JOURNAL = "journal.bin"

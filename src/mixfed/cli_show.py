@@ -11,8 +11,8 @@ import typer
 from .cli_options import AsJson, Card, Coefficients, FitFolder, Quiet, say, tidy
 
 if TYPE_CHECKING:
-    from .assignment import Assignment
-    from .run import Fit
+    from .model.assignment import Assignment
+    from .model.fit import Fit
 
 app = typer.Typer()
 
@@ -58,7 +58,7 @@ def theory(
 
     Example: `mixfed theory result`
     """
-    from .model import Model
+    from .model.model import Model
     from .theory import Constants, predict_for
 
     found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))

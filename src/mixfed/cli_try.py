@@ -85,7 +85,7 @@ def demo(
     Example: `mixfed demo`
     """
     from .metrics import bottleneck_distance, label_agreement
-    from .model import Model
+    from .model.model import Model
     from .simulation import simulate as make
 
     data, made = out / "table.parquet", make("nested", n_clients=5000, seed=seed)

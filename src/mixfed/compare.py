@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from .assignment import Assignment
 from .auto import fit_auto
 from .clients.packed import Clients, Rows
 from .core import draws
@@ -30,7 +29,8 @@ from .exchange.mixture import Frame
 from .exchange.pool import LocalPool
 from .exchange.random_effects import Deviate, Spreads
 from .frame import from_stretched, from_user, gram_query, inspect, make_frame, to_user
-from .model import Model
+from .model.assignment import Assignment
+from .model.model import Model
 from .settings import AutoSettings
 
 SMALL = 5

@@ -6,8 +6,8 @@ import numpy as np
 
 from .coarse import Ground
 from .core.arrays import Array
+from .model.fit import Stop
 from .refine import Refined
-from .run import Stop
 from .settings import AutoSettings
 
 _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50

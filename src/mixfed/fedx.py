@@ -26,7 +26,7 @@ from .core.errors import SettingsError
 from .exchange.base import Mixture, ModelSum, Refine
 from .exchange.pool import Pool
 from .families.base import SQUARED, Loss
-from .run import Stop
+from .model.fit import Stop
 from .settings import PaperSettings
 
 _SMALLEST_NOISE = 1e-100

@@ -16,8 +16,8 @@ from .core.errors import DataError, SettingsError
 from .exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
 from .exchange.pool import Pool
 from .families.base import SQUARED, Loss
-from .model import Model, kind_order
-from .run import Fit, Run, Watcher, check_clusters
+from .model.fit import Fit, Run, Watcher, check_clusters
+from .model.model import Model, kind_order
 from .settings import PaperSettings
 
 

@@ -24,8 +24,8 @@ from .exchange.pool import Sample
 from .exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
 from .frame import from_stretched
 from .mixtures import Rules
+from .model.fit import TOO_FEW, Stop
 from .refine import Refined
-from .run import TOO_FEW, Stop
 from .spreads import Fitted, cost_of_diagonal, free_parameters
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from .exchange.base import ModelSum, Query, Together, Update
 from .exchange.mixture import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
 from .exchange.pool import Pool, Sample
 from .mixtures import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
-from .run import Stop
+from .model.fit import Stop
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from . import __version__
-from .assignment import Assignment
 from .core.errors import DataError, SettingsError
 from .core.files import write_all
 from .exchange.base import Traffic
-from .model import Model
-from .run import Fit
+from .model.assignment import Assignment
+from .model.fit import Fit
+from .model.model import Model
 from .tables.roles import parquet_writer, read_table, write_json, write_whole
 
 MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"

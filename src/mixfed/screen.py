@@ -25,13 +25,13 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from .assignment import Assignment
 from .clients.packing import Watch
-from .model import Model
-from .portrait import crowd, digits, telling_order, title, traits, typical_error
+from .model.assignment import Assignment
+from .model.fit import Fit, Watcher, phase_name
+from .model.fit import Progress as Event
+from .model.model import Model
+from .model.traits import crowd, digits, telling_order, title, traits, typical_error
 from .results import FILES, REPORT
-from .run import Fit, Watcher, phase_name
-from .run import Progress as Event
 
 if TYPE_CHECKING:
     from .compare import Comparison

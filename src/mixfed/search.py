@@ -23,8 +23,8 @@ from .exchange.pool import Sample
 from .exchange.random_effects import Deviate, DeviateSum
 from .frame import from_user
 from .mixtures import Rules
+from .model.fit import TOO_FEW, Run
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
-from .run import TOO_FEW, Run
 from .settings import AutoSettings
 
 T = TypeVar("T")

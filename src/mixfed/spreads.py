@@ -30,7 +30,7 @@ from .exchange.mixture import Frame
 from .exchange.random_effects import DeviateSum, Spreads
 from .faces import Edge, edge_of, face_of
 from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
-from .run import Stop
+from .model.fit import Stop
 
 HEED = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from .core.errors import SettingsError
-from .portrait import typical_error
+from .model.fit import Fit
+from .model.traits import typical_error
 from .results import FILES
-from .run import Fit
 
 
 def require_mlflow() -> None:

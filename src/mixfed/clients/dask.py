@@ -34,13 +34,13 @@ from dask import delayed
 from distributed import Client, Future, KilledWorker
 
 from .. import __version__
-from ..assignment import Assignment
 from ..core.arrays import Array, Ints
 from ..core.compile import one_blas_thread
 from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange.base import Each, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
-from ..model import Model
+from ..model.assignment import Assignment
+from ..model.model import Model
 from .answers.mixture import answer, answer_each
 from .packed import Clients
 from .store import Held

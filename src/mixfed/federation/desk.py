@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from ..core.errors import MixfedError, PoolError, SettingsError
 from ..exchange.base import Traffic
-from ..model import Model
-from ..run import Fit, Progress, Watcher
+from ..model.fit import Fit, Progress, Watcher
+from ..model.model import Model
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
 from .kits import NAME, NAME_RULE, Kit
 from .server import Job

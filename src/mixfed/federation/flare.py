@@ -18,7 +18,7 @@ from typing import Any
 from nvflare.collab import collab
 
 from ..core.errors import MixfedError, PoolError
-from ..run import Progress
+from ..model.fit import Progress
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS
 from .server import conduct, failed

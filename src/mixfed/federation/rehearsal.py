@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ..clients.store import is_store
 from ..core.errors import DataError, PoolError, SettingsError
-from ..model import Model
+from ..model.model import Model
 from ..tables.ids import find_clients
 from ..tables.roles import read_table
 from . import parties

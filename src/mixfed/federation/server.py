@@ -23,7 +23,7 @@ from .. import __version__
 from ..core.errors import MixfedError, PoolError, SettingsError
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
 from ..families.base import loss_named
-from ..run import Fit, Watcher
+from ..model.fit import Fit, Watcher
 from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
 from ..tables.roles import write_json, write_parquet
 from .pool import Exchange, FederatedPool, SitesLostError

@@ -31,7 +31,7 @@ from ..core.arrays import Keys
 from ..core.errors import MixfedError, SettingsError
 from ..exchange.base import Each
 from ..exchange.pool import LocalPool, Sample
-from ..model import Model
+from ..model.model import Model
 from ..settings import AnchorsName, check_keys
 from ..tables.roles import write_parquet
 from .privacy.rules import RefusalError, Rules

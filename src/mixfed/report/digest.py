@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..assignment import Assignment
 from ..core.arrays import Array, Floats, Ints
-from ..model import Model
-from ..portrait import LEVEL, deviations, levels, telling_order
+from ..model.assignment import Assignment
+from ..model.model import Model
+from ..model.traits import LEVEL, deviations, levels, telling_order
 
 _LISTED = 1000
 """Of each sort (the largest, the least certain), so many clients are listed; if they are not many more, all."""

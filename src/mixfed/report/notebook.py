@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..portrait import telling_order, title, traits, typical_error
+from ..model.traits import telling_order, title, traits, typical_error
 
 if TYPE_CHECKING:
-    from ..model import Model
-    from ..run import Fit
+    from ..model.fit import Fit
+    from ..model.model import Model
 
 _SHOWN = 8
 _CELL = "padding:.25em .9em .25em 0;text-align:right;border-bottom:1px solid rgba(128,128,128,.3)"

@@ -12,11 +12,11 @@ from string import Template
 from typing import Any
 
 from .. import __version__
-from ..assignment import Assignment
 from ..core.errors import DataError
-from ..model import Model
-from ..portrait import crowd, digits, traits
-from ..run import Fit, phase_name
+from ..model.assignment import Assignment
+from ..model.fit import Fit, phase_name
+from ..model.model import Model
+from ..model.traits import crowd, digits, traits
 from ..tables.roles import write_whole
 from ..theory import predict_for
 from . import words

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..model import Model
-from ..portrait import crowd, levels, typical_error
-from ..portrait import title as kinds_found
+from ..model.model import Model
+from ..model.traits import crowd, levels, typical_error
+from ..model.traits import title as kinds_found
 
 
 def title(model: Model, source: str | None) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .core.errors import SettingsError
-from .exchange.base import Traffic
-from .exchange.pool import Pool
+from ..core.errors import SettingsError
+from ..exchange.base import Traffic
+from ..exchange.pool import Pool
 from .model import Model
 
 _PHASES = {
@@ -87,7 +87,7 @@ class Fit:
         return phases
 
     def _repr_html_(self) -> str:
-        from .report.notebook import fit_html
+        from ..report.notebook import fit_html
 
         return fit_html(self)
 

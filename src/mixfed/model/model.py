@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ..clients.answers.local_update import memberships
+from ..clients.packed import INTERCEPT, Rows
+from ..clients.store import Held
+from ..core.arrays import Floats, Ints
+from ..core.errors import DataError, SettingsError
+from ..exchange.base import Mixture
+from ..families.base import loss_named
 from .assignment import Assignment
-from .clients.answers.local_update import memberships
-from .clients.packed import INTERCEPT, Rows
-from .clients.store import Held
-from .core.arrays import Floats, Ints
-from .core.errors import DataError, SettingsError
-from .exchange.base import Mixture
-from .families.base import loss_named
 
 FORMAT = "mixfed/2"
 FORMERLY = "mixfed/1"
@@ -139,7 +139,7 @@ class Model:
         """
         self._check_features(clients.features)
         if self.factor is not None:
-            from .kernels.client_effects import MOST_KEPT, own_effects  # which plain kinds can do without
+            from ..kernels.client_effects import MOST_KEPT, own_effects  # which plain kinds can do without
 
             width = self.factor.shape[2]
             small = self.n_clusters * width * (width + 1) // 2 <= MOST_KEPT
@@ -166,7 +166,7 @@ class Model:
         """
         if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
-        from .kernels.client_effects import mixture_quantile
+        from ..kernels.client_effects import mixture_quantile
 
         about = self._foreseen(rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
@@ -193,8 +193,8 @@ class Model:
             share[found] = known.probabilities[told]
         if self.factor is None:
             return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
-        from .core.symmetric import packed
-        from .kernels.client_effects import predicted
+        from ..core.symmetric import packed
+        from ..kernels.client_effects import predicted
 
         width = self.factor.shape[2]
         effects = np.zeros((*share.shape, width))
@@ -212,7 +212,7 @@ class Model:
         """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
         import pyarrow as pa
 
-        from .tables.roles import as_table, rows_from_table
+        from ..tables.roles import as_table, rows_from_table
 
         client = self.client_column
         table = as_table(frame, [*self.features, client])
@@ -295,13 +295,13 @@ class Model:
             raise DataError(f"{source}: the model file is damaged ({error}): fit again") from error
 
     def _repr_html_(self) -> str:
-        from .report.notebook import model_html
+        from ..report.notebook import model_html
 
         return model_html(self)
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
-        from .tables.roles import write_json
+        from ..tables.roles import write_json
 
         write_json(Path(path), self.to_dict())
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .core.arrays import Array, Floats, Ints
-from .tables.ids import comparable, joined
+from ..core.arrays import Array, Floats, Ints
+from ..tables.ids import comparable, joined
 
 
 @dataclass(frozen=True, eq=False)

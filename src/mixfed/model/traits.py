@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core.arrays import Floats, Ints
-from .exchange.pool import Sample
+from ..core.arrays import Floats, Ints
+from ..exchange.pool import Sample
 
 if TYPE_CHECKING:
+    from ..clients.store import Held
     from .assignment import Assignment
-    from .clients.store import Held
     from .model import Model
 
 LEVEL = "usual level"

@@ -27,9 +27,9 @@ from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.core.arrays import Array
 from mixfed.exchange.base import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
+from mixfed.recipes.paper.theory import least_gap
 from mixfed.simulation import Simulation
 from mixfed.tables.roles import write_parquet
-from mixfed.theory import least_gap
 
 
 def table() -> Simulation:

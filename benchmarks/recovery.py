@@ -23,7 +23,7 @@ from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.baselines.em import EM
 from mixfed.baselines.ifca import fit_ifca, random_start
 from mixfed.core.arrays import Floats
-from mixfed.refine import converse, polish, refine
+from mixfed.recipes.auto.refine import converse, polish, refine
 from mixfed.simulation import Simulation
 from rivals import flexmix, has_flexmix
 

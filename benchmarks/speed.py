@@ -29,9 +29,9 @@ from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Pool
-from mixfed.frame import from_user, gram_query, inspect, make_frame
 from mixfed.model.fit import Fit
 from mixfed.model.traits import residuals
+from mixfed.recipes.standardise import from_user, gram_query, inspect, make_frame
 from mixfed.report import report_html
 from mixfed.simulation import Simulation
 from rivals import flexmix, has_flexmix

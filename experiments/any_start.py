@@ -14,10 +14,11 @@ import dataclasses
 
 import numpy as np
 
-from mixfed import LocalPool, PaperSettings, bottleneck_distance, fedmd, fit_paper, simulate
+from mixfed import LocalPool, PaperSettings, bottleneck_distance, fit_paper, simulate
 from mixfed.core.arrays import Floats
+from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper.theory import least_gap
 from mixfed.simulation import Simulation
-from mixfed.theory import least_gap
 
 RADIUS = 1.5
 PROBLEMS = [

@@ -15,11 +15,12 @@ import argparse
 
 import numpy as np
 
-from mixfed import LocalPool, PaperSettings, fedx, simulate
+from mixfed import LocalPool, PaperSettings, simulate
 from mixfed.core.arrays import Floats
 from mixfed.exchange.base import Census, Peak, Refine
+from mixfed.recipes.paper import fedx
+from mixfed.recipes.paper.theory import predict
 from mixfed.simulation import Simulation
-from mixfed.theory import predict
 
 UPDATES = [
     ("fedavg", 0.03, 1),

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import random_clients, random_frame
-from mixfed.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors, splits
 from mixfed.exchange.mixture import Candidates, ExpectSum, Project, Statistics
 from mixfed.exchange.pool import LocalPool
 from mixfed.kernels import anchor_em as climbing
-from mixfed.mixtures import NEARBY, Rules, distinct, maximise, nearby, values
+from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors, splits
+from mixfed.recipes.updates import NEARBY, Rules, distinct, maximise, nearby, values
 
 seeds = st.integers(0, 2**32 - 1)
 

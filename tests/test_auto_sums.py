@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients, random_frame
-from mixfed import mixtures, simulate
-from mixfed.anchors import Anchors
+from mixfed import simulate
 from mixfed.clients.answers.local_update import answer
 from mixfed.clients.packed import Clients
 from mixfed.core.symmetric import mirrored
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Together
 from mixfed.exchange.mixture import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
 from mixfed.exchange.pool import LocalPool
-from mixfed.frame import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
+from mixfed.recipes import updates as mixtures
+from mixfed.recipes.auto.anchors import Anchors
+from mixfed.recipes.standardise import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 seeds = st.integers(0, 2**32 - 1)

@@ -231,7 +231,7 @@ def test_sums_that_break_the_mathematics_end_the_run_and_are_forgotten(small, tm
         raise np.linalg.LinAlgError("Singular matrix")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mixfed.coarse._basis", fail)
+        patched.setattr("mixfed.recipes.auto.survey._basis", fail)
         with pytest.raises(np.linalg.LinAlgError):
             conduct(InProcess(sites), job, tmp_path / "a")
     assert "some site's sums cannot be right" in (tmp_path / "a" / "error.txt").read_text()

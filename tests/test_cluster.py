@@ -40,7 +40,7 @@ from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
 from mixfed.exchange.mixture import Frame, Project  # noqa: E402
 from mixfed.exchange.pool import Sample  # noqa: E402
 from mixfed.model.model import Model  # noqa: E402
-from mixfed.theory import least_gap  # noqa: E402
+from mixfed.recipes.paper.theory import least_gap  # noqa: E402
 
 # Sockets that dask leaves to the garbage collector when a worker is killed are not what is tested here.
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 from mixfed import Clients, DataError, LocalPool, SettingsError, fit_auto
 from mixfed.clients.packed import rows_from_arrays
 from mixfed.compare import RIVALS, _ridge, _Task, compare, hold_out
-from mixfed.settings import AutoSettings
+from mixfed.recipes.settings import AutoSettings
 from test_personal import TWO, simulated
 
 

@@ -25,7 +25,7 @@ from mixfed import (
     label_agreement,
     simulate,
 )
-from mixfed.theory import least_gap
+from mixfed.recipes.paper.theory import least_gap
 
 
 @parametrize_with_checks([MixedRegressor()])

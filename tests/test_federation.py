@@ -17,7 +17,7 @@ from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.wire import Answer, unpack
 from mixfed.model.model import Model
-from mixfed.theory import least_gap
+from mixfed.recipes.paper.theory import least_gap
 
 PAPER = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 40}
 

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from mixfed.auto import fit_auto
 from mixfed.cli import app
 from mixfed.clients.packed import Clients
 from mixfed.core.errors import PoolError
 from mixfed.exchange.pool import LocalPool
 from mixfed.federation import Job
+from mixfed.recipes.auto import fit_auto
 from mixfed.simulation import simulate
 from mixfed.tables.roles import write_parquet
 

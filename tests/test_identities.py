@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from conftest import client_rows, random_clients
-from mixfed import fedmd, fedx
 from mixfed.clients.answers.local_update import answer, memberships, own_models
 from mixfed.exchange.base import ApplyMoment, Census, FedAvg, FedProx, Mixture, Peak, Refine, Update
 from mixfed.exchange.pool import LocalPool
-from mixfed.settings import PaperSettings
-from mixfed.theory import stability
+from mixfed.recipes.paper import fedx
+from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper.theory import stability
+from mixfed.recipes.settings import PaperSettings
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -17,7 +17,6 @@ from mixfed import (
     PaperSettings,
     SettingsError,
     bottleneck_distance,
-    fedmd,
     fit_auto,
     fit_paper,
     simulate,
@@ -29,7 +28,8 @@ from mixfed.exchange.codec import KINDS
 from mixfed.exchange.journal import JournalPool, fingerprint
 from mixfed.exchange.mixture import GramSum
 from mixfed.model.model import Model
-from mixfed.theory import least_gap
+from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper.theory import least_gap
 
 SMALL = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 120}
 

@@ -28,10 +28,8 @@ from mixfed import (
     label_agreement,
     simulate,
 )
-from mixfed.approach import improve, started
 from mixfed.clients.packed import Rows, rows_from_arrays
 from mixfed.clients.store import Store
-from mixfed.cones import Cone, climb, unbound
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.exchange.codec import decode, encode
 from mixfed.exchange.mixture import Candidates, Frame
@@ -41,10 +39,12 @@ from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.wire import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.metrics import bottleneck_matching
-from mixfed.mixtures import Rules
 from mixfed.model.assignment import Assignment
-from mixfed.refine import converse
-from mixfed.spreads import cost_of_diagonal
+from mixfed.recipes.auto.refine import converse
+from mixfed.recipes.personal.climb import improve, started
+from mixfed.recipes.personal.psd_newton import Cone, climb, unbound
+from mixfed.recipes.personal.updates import cost_of_diagonal
+from mixfed.recipes.updates import Rules
 
 PERSONAL = AutoSettings(personal=True)
 

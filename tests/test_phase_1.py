@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients
-from mixfed import fedmd
 from mixfed.clients.answers.local_update import answer_each, power_iteration
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.base import Descend
 from mixfed.exchange.pool import LocalPool
-from mixfed.settings import PaperSettings
+from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.settings import PaperSettings
 
 
 def small_settings(**changes):

@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mixfed import AutoSettings, Clients, LocalPool, coarse, fit_auto, label_agreement, mixtures, refine, simulate
+from mixfed import AutoSettings, Clients, LocalPool, fit_auto, label_agreement, simulate
 from mixfed.clients.packed import cut
 from mixfed.core.compile import one_blas_thread
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine
 from mixfed.exchange.mixture import Candidates, Expect, Frame
 from mixfed.exchange.pool import Sample
-from mixfed.frame import gram_query, inspect, make_frame
 from mixfed.kernels.gaussian import exponentials
+from mixfed.recipes import updates as mixtures
+from mixfed.recipes.auto import refine
+from mixfed.recipes.auto import survey as coarse
+from mixfed.recipes.standardise import gram_query, inspect, make_frame
 
 
 def frame_of(clients: Clients) -> Frame:

@@ -10,7 +10,7 @@ import pytest
 
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.base import FedAvg, FedProx
-from mixfed.settings import AutoSettings, PaperSettings, read_config
+from mixfed.recipes.settings import AutoSettings, PaperSettings, read_config
 
 
 def test_a_config_with_every_key_is_read(tmp_path):

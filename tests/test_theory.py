@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from conftest import client_rows, random_clients
-from mixfed import theory
 from mixfed.exchange.base import Census, FedAvg, FedProx, Peak
 from mixfed.exchange.pool import LocalPool
 from mixfed.kernels import tiles as kernels
+from mixfed.recipes.paper import theory
 
 
 def example(**changes):

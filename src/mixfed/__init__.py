@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .auto import fit_auto
     from .clients.dask import DaskPool
     from .clients.packed import Clients
     from .clients.packing import pack
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
     from .model.assignment import Assignment
     from .model.fit import Fit
     from .model.model import Model
-    from .paper import fit_paper
-    from .settings import AutoSettings, PaperSettings
+    from .recipes.auto import fit_auto
+    from .recipes.paper import fit_paper
+    from .recipes.settings import AutoSettings, PaperSettings
     from .simulation import simulate
 
 __version__ = "0.1.0"
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {
     "Assignment": "model.assignment",
-    "AutoSettings": "settings",
+    "AutoSettings": "recipes.settings",
     "Clients": "clients.packed",
     "DaskPool": "clients.dask",
     "DataError": "core.errors",
@@ -36,13 +36,13 @@ _HOMES = {
     "MixedRegressor": "estimator",
     "MixfedError": "core.errors",
     "Model": "model.model",
-    "PaperSettings": "settings",
+    "PaperSettings": "recipes.settings",
     "PoolError": "core.errors",
     "SettingsError": "core.errors",
     "Store": "clients.store",
     "bottleneck_distance": "metrics",
-    "fit_auto": "auto",
-    "fit_paper": "paper",
+    "fit_auto": "recipes.auto",
+    "fit_paper": "recipes.paper",
     "label_agreement": "metrics",
     "pack": "clients.packing",
     "simulate": "simulation",

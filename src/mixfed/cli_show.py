@@ -59,7 +59,7 @@ def theory(
     Example: `mixfed theory result`
     """
     from .model.model import Model
-    from .theory import Constants, predict_for
+    from .recipes.paper.theory import Constants, predict_for
 
     found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))
     if as_json:

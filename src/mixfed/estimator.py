@@ -13,7 +13,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from .auto import fit_auto
 from .clients.packed import Clients, Rows, rows_from_arrays
 from .core.arrays import Array, Floats, Ints
 from .core.errors import SettingsError
@@ -22,8 +21,9 @@ from .model.assignment import Assignment
 from .model.fit import Fit
 from .model.model import Model
 from .model.traits import residuals
-from .paper import fit_paper
-from .settings import AutoSettings, PaperSettings
+from .recipes.auto import fit_auto
+from .recipes.paper import fit_paper
+from .recipes.settings import AutoSettings, PaperSettings
 
 
 class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -36,7 +36,7 @@ from .results import FILES, REPORT
 if TYPE_CHECKING:
     from .compare import Comparison
     from .federation.desk import Result, Submitted
-    from .theory import Theory
+    from .recipes.paper.theory import Theory
 
 _STATUS = {
     "FINISHED:COMPLETED": "done",

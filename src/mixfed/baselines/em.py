@@ -9,8 +9,8 @@ from ..core.arrays import Floats
 from ..exchange.base import Census
 from ..exchange.mixture import Candidates, Expect, Frame
 from ..exchange.pool import LocalPool
-from ..frame import from_user, gram_query, inspect, make_frame, to_user
-from ..mixtures import Rules, maximise, values
+from ..recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
+from ..recipes.updates import Rules, maximise, values
 
 
 class EM:

@@ -24,7 +24,7 @@ from ..core.errors import MixfedError, PoolError, SettingsError
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
 from ..families.base import loss_named
 from ..model.fit import Fit, Watcher
-from ..settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
+from ..recipes.settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
 from ..tables.roles import write_json, write_parquet
 from .pool import Exchange, FederatedPool, SitesLostError
 from .transport import Transport
@@ -197,12 +197,12 @@ class _Run:
     def _recipe(self, pool: JournalPool, features: tuple[str, ...]) -> Fit:
         job, settings = self.job, self.job.recipe_settings()
         if isinstance(settings, PaperSettings):
-            from ..paper import fit_paper
+            from ..recipes.paper import fit_paper
 
             assert job.n_clusters is not None
             loss = loss_named(job.loss)
             return fit_paper(pool, features, job.n_clusters, settings, seed=job.seed, loss=loss, watch=self.watch)
-        from ..auto import fit_auto
+        from ..recipes.auto import fit_auto
 
         return fit_auto(pool, features, job.n_clusters, settings, seed=job.seed, watch=self.watch)
 

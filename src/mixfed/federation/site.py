@@ -32,7 +32,7 @@ from ..core.errors import MixfedError, SettingsError
 from ..exchange.base import Each
 from ..exchange.pool import LocalPool, Sample
 from ..model.model import Model
-from ..settings import AnchorsName, check_keys
+from ..recipes.settings import AnchorsName, check_keys
 from ..tables.roles import write_parquet
 from .privacy.rules import RefusalError, Rules
 from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack

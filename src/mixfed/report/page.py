@@ -17,8 +17,8 @@ from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
 from ..model.traits import crowd, digits, traits
+from ..recipes.paper.theory import predict_for
 from ..tables.roles import write_whole
-from ..theory import predict_for
 from . import words
 from .digest import digest
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .coarse import Ground
-from .core.arrays import Array
-from .model.fit import Stop
+from ...core.arrays import Array
+from ...model.fit import Stop
+from ..settings import AutoSettings
 from .refine import Refined
-from .settings import AutoSettings
+from .survey import Ground
 
 _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 """A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .core.arrays import Array, Bools, Floats
-from .core.symmetric import mirrored, unpacked
-from .exchange.mixture import Candidates, ExpectSum
+from ..core.arrays import Array, Bools, Floats
+from ..core.symmetric import mirrored, unpacked
+from ..exchange.mixture import Candidates, ExpectSum
 
 PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""

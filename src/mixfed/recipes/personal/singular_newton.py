@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .core.arrays import Floats
-from .core.symmetric import doubled, packed, packed_axes, triangle, unpacked
+from ...core.arrays import Floats
+from ...core.symmetric import doubled, packed, packed_axes, triangle, unpacked
 
 _KEPT = 0.1
 """Least share of its smallest eigenvalue that Psi keeps in a step within its face."""

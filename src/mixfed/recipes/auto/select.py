@@ -12,20 +12,20 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from . import summed
-from .coarse import Ground, propose
-from .core import draws
-from .core.arrays import Floats
-from .core.compile import side_by_side
-from .exchange.base import Query, Update
-from .exchange.mixture import Candidates, Expect, ExpectSum, Frame
-from .exchange.pool import Sample
-from .exchange.random_effects import Deviate, DeviateSum
-from .frame import from_user
-from .mixtures import Rules
-from .model.fit import TOO_FEW, Run
+from ...core import draws
+from ...core.arrays import Floats
+from ...core.compile import side_by_side
+from ...exchange.base import Query, Update
+from ...exchange.mixture import Candidates, Expect, ExpectSum, Frame
+from ...exchange.pool import Sample
+from ...exchange.random_effects import Deviate, DeviateSum
+from ...model.fit import TOO_FEW, Run
+from ..settings import AutoSettings
+from ..standardise import from_user
+from ..updates import Rules
+from . import summed_starts as summed
 from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
-from .settings import AutoSettings
+from .survey import Ground, propose
 
 T = TypeVar("T")
 

@@ -20,15 +20,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...core.arrays import Floats, Ints
+from ...core.errors import SettingsError
+from ...exchange.base import ModelSum, Query, Together, Update
+from ...exchange.mixture import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
+from ...exchange.pool import Pool, Sample
+from ...model.fit import Stop
+from ..updates import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
 from .anchors import splits, thinned, variants
-from .coarse import Ground
-from .core.arrays import Floats, Ints
-from .core.errors import SettingsError
-from .exchange.base import ModelSum, Query, Together, Update
-from .exchange.mixture import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
-from .exchange.pool import Pool, Sample
-from .mixtures import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
-from .model.fit import Stop
+from .survey import Ground
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)

@@ -12,21 +12,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from .clients.packed import INTERCEPT
-from .coarse import SURVEY_EXCHANGES, Ground, survey
-from .core.arrays import Floats
-from .core.compile import one_blas_thread
-from .core.errors import SettingsError
-from .doubts import doubts
-from .exchange.base import Mixture
-from .exchange.pool import Pool
-from .frame import errors_to_user, to_user
-from .mixtures import Rules, covariance
-from .model.fit import Fit, Run, Watcher, check_clusters
-from .model.model import Model, kind_order
+from ...clients.packed import INTERCEPT
+from ...core.arrays import Floats
+from ...core.compile import one_blas_thread
+from ...core.errors import SettingsError
+from ...exchange.base import Mixture
+from ...exchange.pool import Pool
+from ...model.fit import Fit, Run, Watcher, check_clusters
+from ...model.model import Model, kind_order
+from ..settings import AutoSettings
+from ..standardise import errors_to_user, to_user
+from ..updates import Rules, covariance
 from .refine import Refined
-from .search import Info, Search
-from .settings import AutoSettings
+from .select import Info, Search
+from .survey import SURVEY_EXCHANGES, Ground, survey
+from .warnings import doubts
 
 
 def fit_auto(
@@ -88,8 +88,8 @@ def _fit_personal(
     search: Search, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
 ) -> Fit:
     """Fit kinds whose clients deviate."""
-    from . import personal  # which a plain fit can do without
-    from .spreads import free_parameters, model_covariance
+    from .. import personal  # which a plain fit can do without
+    from ..personal.updates import free_parameters, model_covariance
 
     run, frame = search.run, search.ground.frame
     with run.timing("personal"):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .core.arrays import Array, Floats
-from .core.errors import DataError
-from .core.symmetric import unpacked
-from .exchange.base import CensusSum
-from .exchange.mixture import Frame, Gram, GramSum
+from ..core.arrays import Array, Floats
+from ..core.errors import DataError
+from ..core.symmetric import unpacked
+from ..exchange.base import CensusSum
+from ..exchange.mixture import Frame, Gram, GramSum
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""

@@ -11,12 +11,12 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from .core.symmetric import packed
-from .exchange.mixture import Candidates, Frame
-from .exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
-from .mixtures import Rules
-from .model.fit import Stop
-from .spreads import HEED, Fitted, em_step, learned, newton_steps, values
+from ...core.symmetric import packed
+from ...exchange.mixture import Candidates, Frame
+from ...exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
+from ...model.fit import Stop
+from ..updates import Rules
+from .updates import HEED, Fitted, em_step, learned, newton_steps, values
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""

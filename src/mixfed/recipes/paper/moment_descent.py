@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from .core import draws
-from .core.arrays import Array, Floats
-from .core.errors import SettingsError
-from .exchange.base import ApplyMoment, Descend
-from .exchange.pool import Pool
-from .settings import PaperSettings
+from ...core import draws
+from ...core.arrays import Array, Floats
+from ...core.errors import SettingsError
+from ...exchange.base import ApplyMoment, Descend
+from ...exchange.pool import Pool
+from ..settings import PaperSettings
 
 
 @dataclass(frozen=True, eq=False)

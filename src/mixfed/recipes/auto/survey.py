@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...core import draws
+from ...core.arrays import Array, Floats
+from ...core.compile import side_by_side
+from ...exchange.base import Census, CensusSum
+from ...exchange.mixture import Candidates, ExpectSum, Frame, PairMoments, Project
+from ...exchange.pool import Pool, Roster, Sample
+from ..standardise import from_user, gram_query, inspect, make_frame, spreads
+from ..updates import PRIOR_SHARE, Rules, residual_variance
 from .anchors import Anchors, search, settle
-from .core import draws
-from .core.arrays import Array, Floats
-from .core.compile import side_by_side
-from .exchange.base import Census, CensusSum
-from .exchange.mixture import Candidates, ExpectSum, Frame, PairMoments, Project
-from .exchange.pool import Pool, Roster, Sample
-from .frame import from_user, gram_query, inspect, make_frame, spreads
-from .mixtures import PRIOR_SHARE, Rules, residual_variance
 
 SURVEY_EXCHANGES = 4
 LEAST_ANCHORS = 1000

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .core.arrays import Floats
-from .core.symmetric import doubled, packed, packed_axes, triangle, unpacked
+from ...core.arrays import Floats
+from ...core.symmetric import doubled, packed, packed_axes, triangle, unpacked
 
 _SHARPER = 0.1
 """How much mu falls at a time."""

@@ -9,16 +9,17 @@ import dataclasses
 
 import numpy as np
 
-from . import fedmd, fedx
-from .clients.packed import INTERCEPT
-from .core.arrays import Floats
-from .core.errors import DataError, SettingsError
-from .exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
-from .exchange.pool import Pool
-from .families.base import SQUARED, Loss
-from .model.fit import Fit, Run, Watcher, check_clusters
-from .model.model import Model, kind_order
-from .settings import PaperSettings
+from ...clients.packed import INTERCEPT
+from ...core.arrays import Floats
+from ...core.errors import DataError, SettingsError
+from ...exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
+from ...exchange.pool import Pool
+from ...families.base import SQUARED, Loss
+from ...model.fit import Fit, Run, Watcher, check_clusters
+from ...model.model import Model, kind_order
+from ..settings import PaperSettings
+from . import fedx
+from . import moment_descent as fedmd
 
 
 def fit_paper(

@@ -12,8 +12,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from .core.errors import SettingsError
-from .exchange.base import FedAvg, FedProx, Update
+from ..core.errors import SettingsError
+from ..exchange.base import FedAvg, FedProx, Update
 
 UpdateName = Literal["fedavg", "fedprox"]
 MembershipName = Literal["hard", "soft"]

@@ -23,14 +23,14 @@ import numpy as np
 from scipy.linalg import block_diag, eigh
 from scipy.sparse import csr_array
 
-from .cones import Cone, climb, unbound
-from .core.arrays import Bools, Floats
-from .core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
-from .exchange.mixture import Frame
-from .exchange.random_effects import DeviateSum, Spreads
-from .faces import Edge, edge_of, face_of
-from .mixtures import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
-from .model.fit import Stop
+from ...core.arrays import Bools, Floats
+from ...core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
+from ...exchange.mixture import Frame
+from ...exchange.random_effects import DeviateSum, Spreads
+from ...model.fit import Stop
+from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
+from .psd_newton import Cone, climb, unbound
+from .singular_newton import Edge, edge_of, face_of
 
 HEED = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""

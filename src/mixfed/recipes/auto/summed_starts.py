@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ...core import draws
+from ...core.arrays import Floats
+from ...exchange.base import Query
+from ...exchange.mixture import Candidates, Expect, ExpectSum, Frame, SplitMoments
+from ..updates import Rules, distinct, maximise, residual_variance, values
 from .anchors import splits
-from .coarse import Ground
-from .core import draws
-from .core.arrays import Floats
-from .exchange.base import Query
-from .exchange.mixture import Candidates, Expect, ExpectSum, Frame, SplitMoments
-from .mixtures import Rules, distinct, maximise, residual_variance, values
+from .survey import Ground
 
 _STARTS = 64
 _STEPS = (8, 8, 10)

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .approach import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
-from .contest import contest, drawn
-from .core import draws
-from .core.arrays import Floats
-from .exchange.base import Query, T
-from .exchange.mixture import Candidates, ExpectSum, Frame
-from .exchange.pool import Sample
-from .exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
-from .frame import from_stretched
-from .mixtures import Rules
-from .model.fit import TOO_FEW, Stop
-from .refine import Refined
-from .spreads import Fitted, cost_of_diagonal, free_parameters
+from ...core import draws
+from ...core.arrays import Floats
+from ...exchange.base import Query, T
+from ...exchange.mixture import Candidates, ExpectSum, Frame
+from ...exchange.pool import Sample
+from ...exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
+from ...model.fit import TOO_FEW, Stop
+from ..auto.refine import Refined
+from ..standardise import from_stretched
+from ..updates import Rules
+from .climb import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
+from .starts import contest, drawn
+from .updates import Fitted, cost_of_diagonal, free_parameters
 
 if TYPE_CHECKING:
-    from .search import Search
+    from ..auto.select import Search
 
 _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""

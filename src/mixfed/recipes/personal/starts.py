@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .approach import improve
-from .exchange.mixture import Frame
-from .exchange.random_effects import Deviate, DeviateSum, Spreads, roots
-from .mixtures import Rules
-from .spreads import Fitted, values
+from ...exchange.mixture import Frame
+from ...exchange.random_effects import Deviate, DeviateSum, Spreads, roots
+from ..updates import Rules
+from .climb import improve
+from .updates import Fitted, values
 
 _SIFTED, _KEPT = 6, 0.5
 """After so many rounds, this share of the starts goes on: earlier, the best may still look bad."""

@@ -11,12 +11,12 @@ from dataclasses import fields
 
 import numpy as np
 
-from .core.arrays import Array, Floats
-from .core.symmetric import packed, unpacked
-from .exchange.mixture import Candidates, ExpectSum, Statistics
-from .kernels import anchor_em as climbing
-from .kernels.gaussian import posterior
-from .mixtures import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance
+from ...core.arrays import Array, Floats
+from ...core.symmetric import packed, unpacked
+from ...exchange.mixture import Candidates, ExpectSum, Statistics
+from ...kernels import anchor_em as climbing
+from ...kernels.gaussian import posterior
+from ..updates import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance
 
 STARTS = 15
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""

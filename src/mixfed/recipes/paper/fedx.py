@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .core.arrays import Floats
-from .core.errors import SettingsError
-from .exchange.base import Mixture, ModelSum, Refine
-from .exchange.pool import Pool
-from .families.base import SQUARED, Loss
-from .model.fit import Stop
-from .settings import PaperSettings
+from ...core.arrays import Floats
+from ...core.errors import SettingsError
+from ...exchange.base import Mixture, ModelSum, Refine
+from ...exchange.pool import Pool
+from ...families.base import SQUARED, Loss
+from ...model.fit import Stop
+from ..settings import PaperSettings
 
 _SMALLEST_NOISE = 1e-100
 _LARGEST_SHIFT = 1e100

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .core.arrays import Floats, Ints
-from .core.errors import DataError
-from .exchange.base import FedProx, Update
-from .model.model import Model
-from .settings import paper_settings
+from ...core.arrays import Floats, Ints
+from ...core.errors import DataError
+from ...exchange.base import FedProx, Update
+from ...model.model import Model
+from ..settings import paper_settings
 
 
 @dataclass(frozen=True)

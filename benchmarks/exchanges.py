@@ -25,10 +25,10 @@ import numpy as np
 
 from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.core.arrays import Array
+from mixfed.evaluation.simulation import Simulation
 from mixfed.exchange.base import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.recipes.paper.theory import least_gap
-from mixfed.simulation import Simulation
 from mixfed.tables.roles import write_parquet
 
 

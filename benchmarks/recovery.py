@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
-from mixfed.baselines.em import EM
-from mixfed.baselines.ifca import fit_ifca, random_start
 from mixfed.core.arrays import Floats
+from mixfed.evaluation.baselines.em import EM
+from mixfed.evaluation.baselines.ifca import fit_ifca, random_start
+from mixfed.evaluation.simulation import Simulation
 from mixfed.recipes.auto.refine import converse, polish, refine
-from mixfed.simulation import Simulation
 from rivals import flexmix, has_flexmix
 
 SMALL = {"least_rows": 2, "most_rows": 4, "tail": 0.0}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mixfed.core.arrays import Floats
-from mixfed.simulation import Simulation
+from mixfed.evaluation.simulation import Simulation
 
 
 def has_flexmix() -> bool:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
+from mixfed.evaluation.simulation import Simulation
 from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Pool
@@ -33,7 +34,6 @@ from mixfed.model.fit import Fit
 from mixfed.model.traits import residuals
 from mixfed.recipes.standardise import from_user, gram_query, inspect, make_frame
 from mixfed.report import report_html
-from mixfed.simulation import Simulation
 from rivals import flexmix, has_flexmix
 
 FLEXMIX_SECONDS = 49.0

@@ -16,9 +16,9 @@ import numpy as np
 
 from mixfed import LocalPool, PaperSettings, bottleneck_distance, fit_paper, simulate
 from mixfed.core.arrays import Floats
+from mixfed.evaluation.simulation import Simulation
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.paper.theory import least_gap
-from mixfed.simulation import Simulation
 
 RADIUS = 1.5
 PROBLEMS = [

@@ -17,10 +17,10 @@ import numpy as np
 
 from mixfed import LocalPool, PaperSettings, simulate
 from mixfed.core.arrays import Floats
+from mixfed.evaluation.simulation import Simulation
 from mixfed.exchange.base import Census, Peak, Refine
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper.theory import predict
-from mixfed.simulation import Simulation
 
 UPDATES = [
     ("fedavg", 0.03, 1),

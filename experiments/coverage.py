@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixfed import LocalPool, fit_auto, simulate
-from mixfed.metrics import bottleneck_matching
+from mixfed.evaluation.metrics import bottleneck_matching
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "2 kinds, noise 0.6": {"n_clients": 400, "dim": 3, "n_clusters": 2, "noise": 0.6, "radius": 1.0},

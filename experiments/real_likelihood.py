@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mixfed import Clients, LocalPool, fit_auto
-from mixfed.baselines.em import EM
+from mixfed.evaluation.baselines.em import EM
 
 
 def load(name: str) -> Clients:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from mixfed import AutoSettings, LocalPool, bottleneck_distance, fit_auto, simulate
-from mixfed.metrics import bottleneck_matching
+from mixfed.evaluation.metrics import bottleneck_matching
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ from mixfed import (
     fit_auto,
     simulate,
 )
-from mixfed.baselines.em import EM
-from mixfed.baselines.ifca import fit_ifca
+from mixfed.evaluation.baselines.em import EM
+from mixfed.evaluation.baselines.ifca import fit_ifca
+from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.exchange.journal import JournalPool
-from mixfed.metrics import bottleneck_matching
 
 FEW = {"least_rows": 2, "most_rows": 4, "tail": 0.0}
 

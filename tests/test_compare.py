@@ -12,7 +12,7 @@ import pytest
 
 from mixfed import Clients, DataError, LocalPool, SettingsError, fit_auto
 from mixfed.clients.packed import rows_from_arrays
-from mixfed.compare import RIVALS, _ridge, _Task, compare, hold_out
+from mixfed.evaluation.compare import RIVALS, _ridge, _Task, compare, hold_out
 from mixfed.recipes.settings import AutoSettings
 from test_personal import TWO, simulated
 

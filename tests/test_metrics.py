@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixfed.core.errors import MixfedError
-from mixfed.metrics import bottleneck_distance, bottleneck_matching, label_agreement
+from mixfed.evaluation.metrics import bottleneck_distance, bottleneck_matching, label_agreement
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4))

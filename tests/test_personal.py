@@ -31,6 +31,7 @@ from mixfed import (
 from mixfed.clients.packed import Rows, rows_from_arrays
 from mixfed.clients.store import Store
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
+from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.exchange.codec import decode, encode
 from mixfed.exchange.mixture import Candidates, Frame
 from mixfed.exchange.pool import Sample
@@ -38,7 +39,6 @@ from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spread
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.wire import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
-from mixfed.metrics import bottleneck_matching
 from mixfed.model.assignment import Assignment
 from mixfed.recipes.auto.refine import converse
 from mixfed.recipes.personal.climb import improve, started

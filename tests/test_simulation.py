@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mixfed import SettingsError, bottleneck_distance, simulate
+from mixfed.evaluation.simulation import FAMILIES
 from mixfed.recipes.paper.theory import least_gap
-from mixfed.simulation import FAMILIES
 
 
 @pytest.mark.parametrize("family", FAMILIES)

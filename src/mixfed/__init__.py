@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from .clients.store import Store
     from .core.errors import DataError, MixfedError, PoolError, SettingsError
     from .estimator import MixedRegressor
+    from .evaluation.metrics import bottleneck_distance, label_agreement
+    from .evaluation.simulation import simulate
     from .exchange.pool import LocalPool
-    from .metrics import bottleneck_distance, label_agreement
     from .model.assignment import Assignment
     from .model.fit import Fit
     from .model.model import Model
     from .recipes.auto import fit_auto
     from .recipes.paper import fit_paper
     from .recipes.settings import AutoSettings, PaperSettings
-    from .simulation import simulate
 
 __version__ = "0.1.0"
 
@@ -40,12 +40,12 @@ _HOMES = {
     "PoolError": "core.errors",
     "SettingsError": "core.errors",
     "Store": "clients.store",
-    "bottleneck_distance": "metrics",
+    "bottleneck_distance": "evaluation.metrics",
     "fit_auto": "recipes.auto",
     "fit_paper": "recipes.paper",
-    "label_agreement": "metrics",
+    "label_agreement": "evaluation.metrics",
     "pack": "clients.packing",
-    "simulate": "simulation",
+    "simulate": "evaluation.simulation",
 }
 
 __all__ = [

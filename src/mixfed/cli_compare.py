@@ -59,9 +59,9 @@ def compare(
     """
     from . import screen
     from .cli_columns import need_columns
-    from .compare import RIVALS
-    from .compare import compare as contest
     from .core.files import check_folder
+    from .evaluation.compare import RIVALS
+    from .evaluation.compare import compare as contest
     from .tables.roles import read_rows
 
     silent = quiet or as_json

@@ -13,7 +13,7 @@ from .cli_options import Quiet, say, tidy
 from .core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from .simulation import Simulation
+    from .evaluation.simulation import Simulation
 
 app = typer.Typer()
 
@@ -52,7 +52,7 @@ def simulate(
 
     Example: `mixfed simulate --clients 2000 --dim 10 --clusters 3 --out clients.parquet`
     """
-    from . import simulation
+    from .evaluation import simulation
 
     if out.suffix != ".parquet":
         raise SettingsError(f"--out {out}: the name must end in .parquet")
@@ -84,9 +84,9 @@ def demo(
 
     Example: `mixfed demo`
     """
-    from .metrics import bottleneck_distance, label_agreement
+    from .evaluation.metrics import bottleneck_distance, label_agreement
+    from .evaluation.simulation import simulate as make
     from .model.model import Model
-    from .simulation import simulate as make
 
     data, made = out / "table.parquet", make("nested", n_clients=5000, seed=seed)
     _save_simulation(made, data)

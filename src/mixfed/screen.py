@@ -34,7 +34,7 @@ from .model.traits import crowd, digits, telling_order, title, traits, typical_e
 from .results import FILES, REPORT
 
 if TYPE_CHECKING:
-    from .compare import Comparison
+    from .evaluation.compare import Comparison
     from .federation.desk import Result, Submitted
     from .recipes.paper.theory import Theory
 
@@ -270,7 +270,7 @@ def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableTyp
 
 def contest_table(found: Comparison) -> list[RenderableType]:
     """Show how all rivals did, the best in bold."""
-    from .compare import SMALL
+    from .evaluation.compare import SMALL
 
     title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
     table = Table(title=title, title_justify="left")

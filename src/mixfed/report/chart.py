@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from ..compare import SMALL, Comparison, Outcome
+from ..evaluation.compare import SMALL, Comparison, Outcome
 
 _STYLE = """
 text { font: 13px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1d1f24; }

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .clients.packed import Clients, offsets_of
-from .core import draws
-from .core.arrays import Array, Floats, Ints
-from .core.errors import SettingsError
+from ..clients.packed import Clients, offsets_of
+from ..core import draws
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import SettingsError
 
 Law = Literal["normal", "uniform", "rademacher"]
 Layout = Literal["orthogonal", "nested", "mirror"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..clients.packed import Clients
-from ..core.arrays import Floats
-from ..exchange.base import Census
-from ..exchange.mixture import Candidates, Expect, Frame
-from ..exchange.pool import LocalPool
-from ..recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
-from ..recipes.updates import Rules, maximise, values
+from ...clients.packed import Clients
+from ...core.arrays import Floats
+from ...exchange.base import Census
+from ...exchange.mixture import Candidates, Expect, Frame
+from ...exchange.pool import LocalPool
+from ...recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
+from ...recipes.updates import Rules, maximise, values
 
 
 class EM:

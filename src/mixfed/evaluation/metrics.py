@@ -9,8 +9,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from .core.arrays import Array
-from .core.errors import MixfedError
+from ..core.arrays import Array
+from ..core.errors import MixfedError
 
 
 def bottleneck_distance(theta: Any, truth: Any) -> float:

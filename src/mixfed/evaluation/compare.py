@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from .clients.packed import Clients, Rows
-from .core import draws
-from .core.arrays import Array, Bools, Floats, Ints
-from .core.errors import DataError, SettingsError
-from .core.symmetric import unpacked
-from .exchange.base import Census, Mixture
-from .exchange.mixture import Frame
-from .exchange.pool import LocalPool
-from .exchange.random_effects import Deviate, Spreads
-from .model.assignment import Assignment
-from .model.model import Model
-from .recipes.auto import fit_auto
-from .recipes.settings import AutoSettings
-from .recipes.standardise import from_stretched, from_user, gram_query, inspect, make_frame, to_user
+from ..clients.packed import Clients, Rows
+from ..core import draws
+from ..core.arrays import Array, Bools, Floats, Ints
+from ..core.errors import DataError, SettingsError
+from ..core.symmetric import unpacked
+from ..exchange.base import Census, Mixture
+from ..exchange.mixture import Frame
+from ..exchange.pool import LocalPool
+from ..exchange.random_effects import Deviate, Spreads
+from ..model.assignment import Assignment
+from ..model.model import Model
+from ..recipes.auto import fit_auto
+from ..recipes.settings import AutoSettings
+from ..recipes.standardise import from_stretched, from_user, gram_query, inspect, make_frame, to_user
 
 SMALL = 5
 """A client with so many training rows, at most, is a small one."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Floats
-from ..exchange.pool import Pool
-from ..recipes.paper import fedx
-from ..recipes.settings import PaperSettings
+from ...core.arrays import Floats
+from ...exchange.pool import Pool
+from ...recipes.paper import fedx
+from ...recipes.settings import PaperSettings
 
 
 def fit_ifca(pool: Pool, start: Floats, step: float, rounds: int) -> Floats:

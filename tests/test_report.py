@@ -19,7 +19,7 @@ from mixfed.model.assignment import Assignment
 from mixfed.model.fit import Fit
 from mixfed.model.traits import residuals, telling_order, traits
 from mixfed.report import report_html
-from mixfed.report.digest import digest
+from mixfed.report.figures import digest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = "</script><script>document.title='owned'</script>"

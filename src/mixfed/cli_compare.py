@@ -77,7 +77,7 @@ def compare(
         )
     if out is not None:
         from .core.files import write_all
-        from .report.chart import comparison_svg
+        from .report.comparison_chart import comparison_svg
         from .tables.roles import write_json
 
         out.mkdir(parents=True, exist_ok=True)

@@ -308,7 +308,7 @@ def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -
     from . import screen
     from .federation.desk import DONE, Desk, read_result
     from .report import write_report
-    from .results import REPORT
+    from .report.folder import REPORT
 
     with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
         job = desk.latest(run) if again else None

@@ -94,7 +94,7 @@ def fit(
     from .core.files import check_file, check_folder
     from .exchange.journal import JournalPool, fingerprint
     from .model.traits import residuals
-    from .results import about_run, check_same_run, write_results
+    from .report.folder import about_run, check_same_run, write_results
 
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
@@ -105,7 +105,7 @@ def fit(
     if not data.is_dir():
         need_columns(data, client, target, "fit", quiet=silent)
     if mlflow:
-        from .tracking import require_mlflow
+        from .report.mlflow import require_mlflow
 
         require_mlflow()
     with screen.working(f"Reading {data.name}", silent):
@@ -144,7 +144,7 @@ def fit(
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)
     if mlflow:
-        from .tracking import log_run
+        from .report.mlflow import log_run
 
         log_run(out, found, about)
     if as_json:
@@ -204,7 +204,7 @@ def predict(
     from .clients.store import is_store
     from .core.files import check_table
     from .model.model import Model
-    from .results import read_assignment
+    from .report.folder import read_assignment
     from .tables.roles import read_rows, write_table
 
     if interval is not None and not 0 < interval < 1:

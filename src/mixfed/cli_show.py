@@ -34,7 +34,7 @@ def report(
     """
     from .core.files import check_file
     from .report import write_report
-    from .results import REPORT, read_results
+    from .report.folder import REPORT, read_results
 
     for option, file in (("--out", out), ("--card", card), ("--coef", coef)):
         check_file(option, file)
@@ -75,10 +75,10 @@ def export(
 ) -> None:
     """Write a model card and the coefficients, where they are asked for."""
     if card is not None:
-        from .card import write_card
+        from .report.card import write_card
 
         write_card(card, found, assigned, about)
     if coef is not None:
-        from .results import write_coefficients
+        from .report.folder import write_coefficients
 
         write_coefficients(coef, found.model)

@@ -31,7 +31,7 @@ from .model.fit import Fit, Watcher, phase_name
 from .model.fit import Progress as Event
 from .model.model import Model
 from .model.traits import crowd, digits, telling_order, title, traits, typical_error
-from .results import FILES, REPORT
+from .report.folder import FILES, REPORT
 
 if TYPE_CHECKING:
     from .evaluation.compare import Comparison

@@ -19,8 +19,8 @@ from ..model.model import Model
 from ..model.traits import crowd, digits, traits
 from ..recipes.paper.theory import predict_for
 from ..tables.roles import write_whole
-from . import words
-from .digest import digest
+from . import sentences as words
+from .figures import digest
 
 
 def write_report(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any] | None = None) -> None:

@@ -15,14 +15,14 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from . import __version__
-from .core.errors import DataError, SettingsError
-from .core.files import write_all
-from .exchange.base import Traffic
-from .model.assignment import Assignment
-from .model.fit import Fit
-from .model.model import Model
-from .tables.roles import parquet_writer, read_table, write_json, write_whole
+from .. import __version__
+from ..core.errors import DataError, SettingsError
+from ..core.files import write_all
+from ..exchange.base import Traffic
+from ..model.assignment import Assignment
+from ..model.fit import Fit
+from ..model.model import Model
+from ..tables.roles import parquet_writer, read_table, write_json, write_whole
 
 MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
@@ -46,7 +46,7 @@ def check_same_run(folder: Path, run: str) -> None:
 
 def write_results(folder: Path, found: Fit, assigned: Assignment, about: dict[str, Any]) -> None:
     """Write all that came of a fit; what was there before is replaced when all of it is whole."""
-    from .report import write_report
+    from . import write_report
 
     about_report = about | {"folder": str(folder)}
     write_all(

@@ -6,10 +6,10 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from .core.errors import SettingsError
-from .model.fit import Fit
-from .model.traits import typical_error
-from .results import FILES
+from ..core.errors import SettingsError
+from ..model.fit import Fit
+from ..model.traits import typical_error
+from .folder import FILES
 
 
 def require_mlflow() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixfed import AutoSettings, LocalPool, fit_auto
 from mixfed.federation import InProcess, Site
-from mixfed.federation.wire import Answer, Ask, pack, pack_query, unpack
+from mixfed.federation.messages import Answer, Ask, pack, pack_query, unpack
 
 
 def split(clients, count, **rules):

@@ -16,8 +16,8 @@ from mixfed.exchange.mixture import ExpectNumbers, GramSum, PairSum, Statistics
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import DeviateSum
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
+from mixfed.federation.messages import VERSION, Answer, pack, unpack
 from mixfed.federation.pool import SitesLostError
-from mixfed.federation.wire import VERSION, Answer, pack, unpack
 
 
 def changed(change):
@@ -162,7 +162,7 @@ def test_a_second_answer_is_dropped(small, tmp_path):
 
 
 def test_an_answer_that_is_too_large_is_not_even_read(small, monkeypatch):
-    monkeypatch.setattr("mixfed.federation.wire.LIMIT", 20_000)
+    monkeypatch.setattr("mixfed.federation.messages.LIMIT", 20_000)
 
     def disturb(name, number, content):
         return [content + bytes(30_000)] if name == "site-0" else [content]

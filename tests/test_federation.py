@@ -15,7 +15,7 @@ from mixfed import LocalPool, PaperSettings, PoolError, SettingsError, fit_paper
 from mixfed.exchange.base import Census, CensusSum, Peak
 from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
-from mixfed.federation.wire import Answer, unpack
+from mixfed.federation.messages import Answer, unpack
 from mixfed.model.model import Model
 from mixfed.recipes.paper.theory import least_gap
 

@@ -32,10 +32,12 @@ from mixfed.tables.roles import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 
-from mixfed.federation import desk, jobs, parties
-from mixfed.federation.desk import Desk, new_run, read_result
-from mixfed.federation.kits import Role, open_kit, provision
-from mixfed.federation.rehearsal import divide, largest_difference, running
+from mixfed.federation.flare import admin as desk
+from mixfed.federation.flare import jobs
+from mixfed.federation.flare import processes as parties
+from mixfed.federation.flare.admin import Desk, new_run, read_result
+from mixfed.federation.flare.kits import Role, open_kit, provision
+from mixfed.federation.flare.local import divide, largest_difference, running
 from test_help import COMMANDS, example, run
 
 pytestmark = [
@@ -181,7 +183,7 @@ def test_a_site_takes_no_code(kits, tmp_path, monkeypatch):
 def test_a_site_answers_the_server_only():
     from nvflare.collab.api.context import set_call_context
 
-    from mixfed.federation.flare import Answerer
+    from mixfed.federation.flare.ends import Answerer
 
     set_call_context(SimpleNamespace(caller="site-2"))
     try:

@@ -13,9 +13,9 @@ from mixfed.core.errors import SettingsError
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 
-from mixfed.federation.jobs import ANSWERER, EXECUTOR
-from mixfed.federation.kits import Role, open_kit, open_kits, provision, settle
-from mixfed.federation.parties import start
+from mixfed.federation.flare.jobs import ANSWERER, EXECUTOR
+from mixfed.federation.flare.kits import Role, open_kit, open_kits, provision, settle
+from mixfed.federation.flare.processes import start
 from mixfed.federation.site import read_site_file
 
 

@@ -37,7 +37,7 @@ from mixfed.exchange.mixture import Candidates, Frame
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spreads
 from mixfed.federation import InProcess, Job, Site, conduct
-from mixfed.federation.wire import check_answer, check_query
+from mixfed.federation.messages import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.model.assignment import Assignment
 from mixfed.recipes.auto.refine import converse

@@ -18,8 +18,8 @@ from mixfed.exchange.mixture import Candidates, Frame, Gram, PairMoments, Projec
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import LeaveOut, Spreads
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
+from mixfed.federation.messages import Ask, Enrol, unpack
 from mixfed.federation.site import _secret
-from mixfed.federation.wire import Ask, Enrol, unpack
 from mixfed.model.model import Model
 
 

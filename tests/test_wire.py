@@ -22,7 +22,7 @@ from mixfed.exchange.codec import MessageError, check, decode, encode
 from mixfed.exchange.mixture import Candidates, Expect, Frame, SplitMoments
 from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Site
-from mixfed.federation.wire import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
+from mixfed.federation.messages import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
 
 CLIENTS = random_clients(0, [2, 5, 3, 2, 9, 4, 2, 2, 6, 3, 2, 4], 3)
 SITE = Site(CLIENTS)

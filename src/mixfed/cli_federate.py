@@ -37,10 +37,10 @@ from .cli_options import (
 from .core.errors import PoolError, SettingsError
 
 if TYPE_CHECKING:
-    from .federation.desk import Desk, Result
-    from .federation.jobs import Run
-    from .federation.kits import Kit
-    from .federation.server import Job
+    from .federation.conduct import Job
+    from .federation.flare.admin import Desk, Result
+    from .federation.flare.jobs import Run
+    from .federation.flare.kits import Kit
     from .model.fit import Watcher
 
 _REACHING = 20.0
@@ -75,7 +75,7 @@ def init(
     Example: `mixfed federate init federation --sites north,south --server fit.example.org`
     """
     _require_engine()
-    from .federation.kits import AUTHORITY, provision
+    from .federation.flare.kits import AUTHORITY, provision
 
     made = provision(folder, split_names(sites) or [], server, port, days)
     for kit in made:
@@ -94,8 +94,8 @@ def up(path: Kits) -> None:
     Example: `mixfed federate up site-1`
     """
     _require_engine()
-    from .federation import parties
-    from .federation.kits import Role, open_kit, open_kits
+    from .federation.flare import processes as parties
+    from .federation.flare.kits import Role, open_kit, open_kits
     from .federation.site import open_site
 
     kits = [kit for kit in open_kits(path) if kit.role is not Role.ADMIN]
@@ -128,8 +128,8 @@ def down(path: Kits) -> None:
     Example: `mixfed federate down site-1`
     """
     _require_engine()
-    from .federation import parties
-    from .federation.kits import open_kits
+    from .federation.flare import processes as parties
+    from .federation.flare.kits import open_kits
 
     count = parties.stop(open_kits(path))
     typer.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
@@ -160,8 +160,8 @@ def submit(
     """
     _require_engine()
     from .core.files import check_folder
-    from .federation.desk import new_run
-    from .federation.kits import Role, open_kit
+    from .federation.flare.admin import new_run
+    from .federation.flare.kits import Role, open_kit
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -188,8 +188,8 @@ def resume(
     """
     _require_engine()
     from .core.files import check_folder
-    from .federation.desk import old_run
-    from .federation.kits import Role, open_kit
+    from .federation.flare.admin import old_run
+    from .federation.flare.kits import Role, open_kit
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -208,8 +208,8 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     """
     _require_engine()
     from . import screen
-    from .federation.desk import Desk
-    from .federation.kits import Role, open_kit
+    from .federation.flare.admin import Desk
+    from .federation.flare.kits import Role, open_kit
 
     admin = open_kit(kit, Role.ADMIN)
     with Desk(admin) as desk:
@@ -253,8 +253,8 @@ def local(
     from .clients.store import open_held
     from .core.files import check_folder
     from .exchange.pool import LocalPool
-    from .federation.desk import new_run
-    from .federation.rehearsal import divide, largest_difference, running
+    from .federation.flare.admin import new_run
+    from .federation.flare.local import divide, largest_difference, running
 
     if out is not None:
         check_folder(out)
@@ -295,7 +295,7 @@ def _the(kit: Kit) -> str:
 
 def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None, intercept: bool, seed: int) -> Job:
     """Put together what to fit."""
-    from .federation.server import Job
+    from .federation.conduct import Job
 
     n_clusters = parse_clusters(clusters)
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
@@ -306,7 +306,7 @@ def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None,
 def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
     from . import screen
-    from .federation.desk import DONE, Desk, read_result
+    from .federation.flare.admin import DONE, Desk, read_result
     from .report import write_report
     from .report.folder import REPORT
 
@@ -333,7 +333,7 @@ def _follow(desk: Desk, job: str, watch: Watcher) -> str:
 @contextmanager
 def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
     """Say with what ends a run before its time how it goes on."""
-    from .federation.desk import is_recorded
+    from .federation.flare.admin import is_recorded
 
     command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
     way = f"`{shlex.join(command)}` goes on"

@@ -35,7 +35,7 @@ from .report.folder import FILES, REPORT
 
 if TYPE_CHECKING:
     from .evaluation.compare import Comparison
-    from .federation.desk import Result, Submitted
+    from .federation.flare.admin import Result, Submitted
     from .recipes.paper.theory import Theory
 
 _STATUS = {

@@ -6,8 +6,8 @@ The wire format (`wire`), the site (`site`), the pool (`pool`) and the conduct o
 engine is a `Transport`: `InProcess` calls sites directly; `flare` is the one for NVIDIA FLARE.
 """
 
+from .conduct import Job, conduct
 from .pool import FederatedPool
-from .server import Job, conduct
 from .site import Site, open_site
 from .transport import InProcess, Transport
 

@@ -31,9 +31,21 @@ from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange.base import Each, Query, R, S, T, Traffic
 from ..exchange.codec import MessageError, finite
 from ..exchange.pool import Roster, Sample, Who, joined
-from .belief import Asked, check_enrolled, weigh
+from .messages import (
+    Answer,
+    Ask,
+    Conclude,
+    Enrol,
+    Enrolled,
+    check_answer,
+    check_query,
+    header_of,
+    pack,
+    pack_query,
+    unpack,
+)
+from .plausibility import Asked, check_enrolled, weigh
 from .transport import Transport
-from .wire import Answer, Ask, Conclude, Enrol, Enrolled, check_answer, check_query, header_of, pack, pack_query, unpack
 
 _LATER = 0.25
 """Share of the time-out that a site gets when it is asked again: it has been at work since the first time."""

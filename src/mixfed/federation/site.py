@@ -34,8 +34,8 @@ from ..exchange.pool import LocalPool, Sample
 from ..model.model import Model
 from ..recipes.settings import AnchorsName, check_keys
 from ..tables.roles import write_parquet
+from .messages import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 from .privacy.rules import RefusalError, Rules
-from .wire import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 
 _log = logging.getLogger(__name__)
 

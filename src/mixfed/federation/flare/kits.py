@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import SettingsError
+from ...core.errors import SettingsError
 from . import kit_texts
 from .jobs import ANSWERER, CONDUCTOR, CONTROLLER, EXECUTOR
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.errors import PoolError, SettingsError
+from ...core.errors import PoolError, SettingsError
 from .kits import ORGANISATION, Kit, Role, settle
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
-from ..core.errors import MixfedError, PoolError, SettingsError
-from ..exchange.base import Traffic
-from ..model.fit import Fit, Progress, Watcher
-from ..model.model import Model
+from ...core.errors import MixfedError, PoolError, SettingsError
+from ...exchange.base import Traffic
+from ...model.fit import Fit, Progress, Watcher
+from ...model.model import Model
+from ..conduct import Job
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
 from .kits import NAME, NAME_RULE, Kit
-from .server import Job
 
 T = TypeVar("T")
 _CONNECTING = 10.0
@@ -231,7 +231,7 @@ class Result:
 
 def read_result(folder: Path) -> Result:
     """Read what `Desk.fetch` has put in a folder."""
-    from ..tables.roles import read_table
+    from ...tables.roles import read_table
 
     about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in (folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()]

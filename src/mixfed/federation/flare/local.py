@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..clients.store import is_store
-from ..core.errors import DataError, PoolError, SettingsError
-from ..model.model import Model
-from ..tables.ids import find_clients
-from ..tables.roles import read_table
-from . import parties
+from ...clients.store import is_store
+from ...core.errors import DataError, PoolError, SettingsError
+from ...model.model import Model
+from ...tables.ids import find_clients
+from ...tables.roles import read_table
+from . import processes as parties
 from .kits import Kit, Role, provision
 
 _MOST_SITES = 32

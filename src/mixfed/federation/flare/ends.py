@@ -17,12 +17,12 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from ..core.errors import MixfedError, PoolError
-from ..model.fit import Progress
+from ...core.errors import MixfedError, PoolError
+from ...model.fit import Progress
+from ..conduct import conduct, failed
+from ..site import Site, open_site
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS
-from .server import conduct, failed
-from .site import Site, open_site
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import SettingsError
-from .server import Job
+from ...core.errors import SettingsError
+from ..conduct import Job
 
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 CONDUCTOR = "mixfed.federation.flare.Conductor"

@@ -19,7 +19,7 @@ from ..exchange.base import ASKED_AT_ONCE, AnchorReplies, BlockSum, CensusSum, M
 from ..exchange.codec import MessageError
 from ..exchange.mixture import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
 from ..exchange.random_effects import Deviate, DeviateSum, LeftOutSum
-from .wire import Enrolled
+from .messages import Enrolled
 
 _SLACK = 1e-4
 """Share by which sums may miss what they must be: rounding in single precision."""

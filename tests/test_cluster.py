@@ -29,11 +29,11 @@ from mixfed import (  # noqa: E402
     PoolError,
     SettingsError,
     cli,
-    cli_fit,
     fit_auto,
     fit_paper,
     simulate,
 )
+from mixfed.cli import fit as cli_fit  # noqa: E402
 from mixfed.clients.dask import DaskPool, _cut, connect  # noqa: E402
 from mixfed.exchange.base import Census, Descend, Mixture, Refine  # noqa: E402
 from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_fit import fit
-from .cli_options import Quiet, say, tidy
-from .core.errors import SettingsError
+from ..core.errors import SettingsError
+from .fit import fit
+from .options import Quiet, say, tidy
 
 if TYPE_CHECKING:
-    from .evaluation.simulation import Simulation
+    from ..evaluation.simulation import Simulation
 
 app = typer.Typer()
 
@@ -52,7 +52,7 @@ def simulate(
 
     Example: `mixfed simulate --clients 2000 --dim 10 --clusters 3 --out clients.parquet`
     """
-    from .evaluation import simulation
+    from ..evaluation import simulation
 
     if out.suffix != ".parquet":
         raise SettingsError(f"--out {out}: the name must end in .parquet")
@@ -84,9 +84,9 @@ def demo(
 
     Example: `mixfed demo`
     """
-    from .evaluation.metrics import bottleneck_distance, label_agreement
-    from .evaluation.simulation import simulate as make
-    from .model.model import Model
+    from ..evaluation.metrics import bottleneck_distance, label_agreement
+    from ..evaluation.simulation import simulate as make
+    from ..model.model import Model
 
     data, made = out / "table.parquet", make("nested", n_clients=5000, seed=seed)
     _save_simulation(made, data)
@@ -107,8 +107,8 @@ def demo(
 
 def _save_simulation(made: Simulation, out: Path, quiet: bool = False) -> None:
     """Write a table and, next to it, the truth about it."""
-    from .core.files import write_all
-    from .tables.roles import parquet_writer, write_json
+    from ..core.files import write_all
+    from ..tables.roles import parquet_writer, write_json
 
     out.parent.mkdir(parents=True, exist_ok=True)
     truth = out.with_suffix(".truth.json")

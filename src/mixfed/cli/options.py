@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .core.errors import MixfedError, PoolError, SettingsError
+from ..core.errors import MixfedError, PoolError, SettingsError
 from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:
-    from .model.fit import Fit
-    from .recipes.settings import AutoSettings, PaperSettings
+    from ..model.fit import Fit
+    from ..recipes.settings import AutoSettings, PaperSettings
 
 JOURNAL = "journal.bin"
 
@@ -81,10 +81,10 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
 def recipe_named(recipe: RecipeName) -> Callable[..., Fit]:
     """Import the recipe asked for, and no other."""
     if recipe is RecipeName.paper:
-        from .recipes.paper import fit_paper
+        from ..recipes.paper import fit_paper
 
         return fit_paper
-    from .recipes.auto import fit_auto
+    from ..recipes.auto import fit_auto
 
     return fit_auto
 
@@ -132,7 +132,7 @@ def read_settings(
     recipe: RecipeName, config: Path | None, n_clusters: int | None, personal: bool = False
 ) -> AutoSettings | PaperSettings:
     """Give the settings of a recipe, from a file if there is one."""
-    from .recipes.settings import read_config
+    from ..recipes.settings import read_config
 
     if recipe is RecipeName.auto:
         settings = auto_settings(config)
@@ -149,7 +149,7 @@ def read_settings(
 
 def auto_settings(config: Path | None) -> AutoSettings:
     """Give the settings of the tuning-free recipe."""
-    from .recipes.settings import AutoSettings, read_config
+    from ..recipes.settings import AutoSettings, read_config
 
     found: AutoSettings = AutoSettings() if config is None else read_config(config, "auto")
     return found

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_options import AsJson, Card, Coefficients, FitFolder, Quiet, say, tidy
+from .options import AsJson, Card, Coefficients, FitFolder, Quiet, say, tidy
 
 if TYPE_CHECKING:
-    from .model.assignment import Assignment
-    from .model.fit import Fit
+    from ..model.assignment import Assignment
+    from ..model.fit import Fit
 
 app = typer.Typer()
 
@@ -32,9 +32,9 @@ def report(
 
     Example: `mixfed report result --card model.md --coef coefficients.csv`
     """
-    from .core.files import check_file
-    from .report import write_report
-    from .report.folder import REPORT, read_results
+    from ..core.files import check_file
+    from ..report import write_report
+    from ..report.folder import REPORT, read_results
 
     for option, file in (("--out", out), ("--card", card), ("--coef", coef)):
         check_file(option, file)
@@ -58,8 +58,8 @@ def theory(
 
     Example: `mixfed theory result`
     """
-    from .model.model import Model
-    from .recipes.paper.theory import Constants, predict_for
+    from ..model.model import Model
+    from ..recipes.paper.theory import Constants, predict_for
 
     found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))
     if as_json:
@@ -75,10 +75,10 @@ def export(
 ) -> None:
     """Write a model card and the coefficients, where they are asked for."""
     if card is not None:
-        from .report.card import write_card
+        from ..report.card import write_card
 
         write_card(card, found, assigned, about)
     if coef is not None:
-        from .report.folder import write_coefficients
+        from ..report.folder import write_coefficients
 
         write_coefficients(coef, found.model)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_options import (
+from ..core.errors import DataError, SettingsError
+from .options import (
     JOURNAL,
     AsJson,
     Card,
@@ -38,14 +39,13 @@ from .cli_options import (
     split_names,
     tidy,
 )
-from .cli_show import export
-from .core.errors import DataError, SettingsError
+from .show import export
 
 if TYPE_CHECKING:
-    from .clients.store import Held
-    from .exchange.pool import Pool
-    from .model.assignment import Assignment
-    from .model.model import Model
+    from ..clients.store import Held
+    from ..exchange.pool import Pool
+    from ..model.assignment import Assignment
+    from ..model.model import Model
 
 app = typer.Typer()
 
@@ -87,14 +87,14 @@ def fit(
     """
     import dataclasses
 
+    from ..clients.store import Store, open_held
+    from ..core.compile import told_of_compiling
+    from ..core.files import check_file, check_folder
+    from ..exchange.journal import JournalPool, fingerprint
+    from ..model.traits import residuals
+    from ..report.folder import about_run, check_same_run, write_results
     from . import screen
-    from .cli_columns import need_columns, notes_on, show_notes
-    from .clients.store import Store, open_held
-    from .core.compile import told_of_compiling
-    from .core.files import check_file, check_folder
-    from .exchange.journal import JournalPool, fingerprint
-    from .model.traits import residuals
-    from .report.folder import about_run, check_same_run, write_results
+    from .columns import need_columns, notes_on, show_notes
 
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
@@ -105,7 +105,7 @@ def fit(
     if not data.is_dir():
         need_columns(data, client, target, "fit", quiet=silent)
     if mlflow:
-        from .report.mlflow import require_mlflow
+        from ..report.mlflow import require_mlflow
 
         require_mlflow()
     with screen.working(f"Reading {data.name}", silent):
@@ -144,7 +144,7 @@ def fit(
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)
     if mlflow:
-        from .report.mlflow import log_run
+        from ..report.mlflow import log_run
 
         log_run(out, found, about)
     if as_json:
@@ -168,9 +168,9 @@ def assign(
 
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
-    from .core.files import check_table
-    from .model.model import Model
-    from .tables.roles import write_table
+    from ..core.files import check_table
+    from ..model.model import Model
+    from ..tables.roles import write_table
 
     check_table(out, data)
     model = Model.load(folder)
@@ -201,11 +201,11 @@ def predict(
 
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
-    from .clients.store import is_store
-    from .core.files import check_table
-    from .model.model import Model
-    from .report.folder import read_assignment
-    from .tables.roles import read_rows, write_table
+    from ..clients.store import is_store
+    from ..core.files import check_table
+    from ..model.model import Model
+    from ..report.folder import read_assignment
+    from ..tables.roles import read_rows, write_table
 
     if interval is not None and not 0 < interval < 1:
         raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")
@@ -244,9 +244,9 @@ def pack(
 
     Example: `mixfed pack clients.parquet --client client --target y --out packed`
     """
+    from ..clients.packing import pack as write
     from . import screen
-    from .cli_columns import need_columns, notes_on, show_notes
-    from .clients.packing import pack as write
+    from .columns import need_columns, notes_on, show_notes
 
     client, target = need_columns(data, client, target, "pack", quiet=quiet)
     with screen.Rows(quiet) as watch:
@@ -263,11 +263,11 @@ def pack(
 def _pool(table: Held, scheduler: str | None) -> Pool:
     """Keep the clients here, or give them to the workers of a dask scheduler."""
     if scheduler is None:
-        from .exchange.pool import LocalPool
+        from ..exchange.pool import LocalPool
 
         return LocalPool(table)
     try:
-        from .clients.dask import DaskPool, connect
+        from ..clients.dask import DaskPool, connect
     except ImportError:
         raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
     return DaskPool(connect(scheduler), table)
@@ -283,7 +283,7 @@ def _columns_of(model: Model) -> tuple[str, str]:
 
 def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
     """Find the kinds of the clients in a file or a packed folder."""
-    from .clients.store import open_held
+    from ..clients.store import open_held
 
     client, target = _columns_of(model)
     table = open_held(data, client, target, model.features, intercept=model.has_intercept)

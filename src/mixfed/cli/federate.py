@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_options import (
+from ..core.errors import PoolError, SettingsError
+from .options import (
     AsJson,
     Client,
     Clusters,
@@ -34,14 +35,13 @@ from .cli_options import (
     split_names,
     tidy,
 )
-from .core.errors import PoolError, SettingsError
 
 if TYPE_CHECKING:
-    from .federation.conduct import Job
-    from .federation.flare.admin import Desk, Result
-    from .federation.flare.jobs import Run
-    from .federation.flare.kits import Kit
-    from .model.fit import Watcher
+    from ..federation.conduct import Job
+    from ..federation.flare.admin import Desk, Result
+    from ..federation.flare.jobs import Run
+    from ..federation.flare.kits import Kit
+    from ..model.fit import Watcher
 
 _REACHING = 20.0
 """Seconds that a site may take to reach the server before the command returns without it."""
@@ -75,7 +75,7 @@ def init(
     Example: `mixfed federate init federation --sites north,south --server fit.example.org`
     """
     _require_engine()
-    from .federation.flare.kits import AUTHORITY, provision
+    from ..federation.flare.kits import AUTHORITY, provision
 
     made = provision(folder, split_names(sites) or [], server, port, days)
     for kit in made:
@@ -94,9 +94,9 @@ def up(path: Kits) -> None:
     Example: `mixfed federate up site-1`
     """
     _require_engine()
-    from .federation.flare import processes as parties
-    from .federation.flare.kits import Role, open_kit, open_kits
-    from .federation.site import open_site
+    from ..federation.flare import processes as parties
+    from ..federation.flare.kits import Role, open_kit, open_kits
+    from ..federation.site import open_site
 
     kits = [kit for kit in open_kits(path) if kit.role is not Role.ADMIN]
     if not kits:
@@ -128,8 +128,8 @@ def down(path: Kits) -> None:
     Example: `mixfed federate down site-1`
     """
     _require_engine()
-    from .federation.flare import processes as parties
-    from .federation.flare.kits import open_kits
+    from ..federation.flare import processes as parties
+    from ..federation.flare.kits import open_kits
 
     count = parties.stop(open_kits(path))
     typer.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
@@ -159,9 +159,9 @@ def submit(
     Example: `mixfed federate submit admin --out result`
     """
     _require_engine()
-    from .core.files import check_folder
-    from .federation.flare.admin import new_run
-    from .federation.flare.kits import Role, open_kit
+    from ..core.files import check_folder
+    from ..federation.flare.admin import new_run
+    from ..federation.flare.kits import Role, open_kit
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -187,9 +187,9 @@ def resume(
     Example: `mixfed federate resume admin --out result`
     """
     _require_engine()
-    from .core.files import check_folder
-    from .federation.flare.admin import old_run
-    from .federation.flare.kits import Role, open_kit
+    from ..core.files import check_folder
+    from ..federation.flare.admin import old_run
+    from ..federation.flare.kits import Role, open_kit
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -207,9 +207,9 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     Example: `mixfed federate status admin`
     """
     _require_engine()
+    from ..federation.flare.admin import Desk
+    from ..federation.flare.kits import Role, open_kit
     from . import screen
-    from .federation.flare.admin import Desk
-    from .federation.flare.kits import Role, open_kit
 
     admin = open_kit(kit, Role.ADMIN)
     with Desk(admin) as desk:
@@ -248,13 +248,13 @@ def local(
     Example: `mixfed federate local clients.parquet --client client --target y --sites 4`
     """
     _require_engine()
+    from ..clients.store import open_held
+    from ..core.files import check_folder
+    from ..exchange.pool import LocalPool
+    from ..federation.flare.admin import new_run
+    from ..federation.flare.local import divide, largest_difference, running
     from . import screen
-    from .cli_columns import need_columns, notes_on, show_notes
-    from .clients.store import open_held
-    from .core.files import check_folder
-    from .exchange.pool import LocalPool
-    from .federation.flare.admin import new_run
-    from .federation.flare.local import divide, largest_difference, running
+    from .columns import need_columns, notes_on, show_notes
 
     if out is not None:
         check_folder(out)
@@ -295,7 +295,7 @@ def _the(kit: Kit) -> str:
 
 def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None, intercept: bool, seed: int) -> Job:
     """Put together what to fit."""
-    from .federation.conduct import Job
+    from ..federation.conduct import Job
 
     n_clusters = parse_clusters(clusters)
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
@@ -305,10 +305,10 @@ def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None,
 
 def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
+    from ..federation.flare.admin import DONE, Desk, read_result
+    from ..report import write_report
+    from ..report.folder import REPORT
     from . import screen
-    from .federation.flare.admin import DONE, Desk, read_result
-    from .report import write_report
-    from .report.folder import REPORT
 
     with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
         job = desk.latest(run) if again else None
@@ -333,7 +333,7 @@ def _follow(desk: Desk, job: str, watch: Watcher) -> str:
 @contextmanager
 def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
     """Say with what ends a run before its time how it goes on."""
-    from .federation.flare.admin import is_recorded
+    from ..federation.flare.admin import is_recorded
 
     command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
     way = f"`{shlex.join(command)}` goes on"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .cli_options import (
+from .options import (
     AsJson,
     Client,
     Clusters,
@@ -57,12 +57,12 @@ def compare(
 
     Example: `mixfed compare clients.parquet --client client --target y --splits 2`
     """
+    from ..core.files import check_folder
+    from ..evaluation.compare import RIVALS
+    from ..evaluation.compare import compare as contest
+    from ..tables.roles import read_rows
     from . import screen
-    from .cli_columns import need_columns
-    from .core.files import check_folder
-    from .evaluation.compare import RIVALS
-    from .evaluation.compare import compare as contest
-    from .tables.roles import read_rows
+    from .columns import need_columns
 
     silent = quiet or as_json
     settings = auto_settings(config)
@@ -76,9 +76,9 @@ def compare(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )
     if out is not None:
-        from .core.files import write_all
-        from .report.comparison_chart import comparison_svg
-        from .tables.roles import write_json
+        from ..core.files import write_all
+        from ..report.comparison_chart import comparison_svg
+        from ..tables.roles import write_json
 
         out.mkdir(parents=True, exist_ok=True)
         picture = comparison_svg(found)

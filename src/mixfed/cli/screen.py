@@ -25,18 +25,18 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from .clients.packing import Watch
-from .model.assignment import Assignment
-from .model.fit import Fit, Watcher, phase_name
-from .model.fit import Progress as Event
-from .model.model import Model
-from .model.traits import crowd, digits, telling_order, title, traits, typical_error
-from .report.folder import FILES, REPORT
+from ..clients.packing import Watch
+from ..model.assignment import Assignment
+from ..model.fit import Fit, Watcher, phase_name
+from ..model.fit import Progress as Event
+from ..model.model import Model
+from ..model.traits import crowd, digits, telling_order, title, traits, typical_error
+from ..report.folder import FILES, REPORT
 
 if TYPE_CHECKING:
-    from .evaluation.compare import Comparison
-    from .federation.flare.admin import Result, Submitted
-    from .recipes.paper.theory import Theory
+    from ..evaluation.compare import Comparison
+    from ..federation.flare.admin import Result, Submitted
+    from ..recipes.paper.theory import Theory
 
 _STATUS = {
     "FINISHED:COMPLETED": "done",
@@ -270,7 +270,7 @@ def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableTyp
 
 def contest_table(found: Comparison) -> list[RenderableType]:
     """Show how all rivals did, the best in bold."""
-    from .evaluation.compare import SMALL
+    from ..evaluation.compare import SMALL
 
     title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
     table = Table(title=title, title_justify="left")

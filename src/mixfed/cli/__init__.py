@@ -11,7 +11,12 @@ from typing import Annotated
 
 import typer
 
-from . import __version__, cli_compare, cli_federate, cli_fit, cli_show, cli_try
+from .. import __version__
+from . import compare as cli_compare
+from . import demo as cli_try
+from . import federate as cli_federate
+from . import fit as cli_fit
+from . import show as cli_show
 from .usage import STOPPED, PlainGroup, flush_output
 
 app = typer.Typer(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .cli_options import complain
-from .core.errors import DataError
+from ..core.errors import DataError
+from .options import complain
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .clients.store import Held
-    from .tables.describe import Guess
+    from ..clients.store import Held
+    from ..tables.describe import Guess
 
 _MOST_SHOWN = 40
 """Columns that are shown."""
@@ -28,8 +28,8 @@ def need_columns(
     """Give the names of the client and the target; if one is missing, show the columns to choose from and end."""
     if client is not None and target is not None:
         return client, target
-    from .tables.describe import guess
-    from .tables.roles import told_names
+    from ..tables.describe import guess
+    from ..tables.roles import told_names
 
     found = guess(data, client, target)
     if len(found.columns) == 1:
@@ -75,7 +75,7 @@ def _legend(found: Guess) -> str:
 
 def notes_on(data: Path, table: Held, client: str | None, target: str | None, features: str | None) -> tuple[str, ...]:
     """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing."""
-    from .tables.describe import notes
+    from ..tables.describe import notes
 
     if client is None or target is None or data.is_dir():
         return ()

@@ -1,1 +1,4 @@
-"""Evaluation."""
+"""Is it any good?
+
+For whoever checks claims: data of the paper's model, the distance to the truth, held-out comparison, and rivals.
+"""

@@ -27,7 +27,8 @@ import numpy as np
 
 from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.evaluation.simulation import Simulation
-from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Update
+from mixfed.exchange.census import Census
+from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Pool
 from mixfed.model.fit import Fit

@@ -18,7 +18,8 @@ import numpy as np
 from mixfed import LocalPool, PaperSettings, simulate
 from mixfed.core.arrays import Floats
 from mixfed.evaluation.simulation import Simulation
-from mixfed.exchange.base import Census, Peak, Refine
+from mixfed.exchange.census import Census, Peak
+from mixfed.exchange.local_update import Refine
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper.theory import predict
 

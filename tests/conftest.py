@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from mixfed.clients.packed import Clients
 from mixfed.evaluation.simulation import Simulation, simulate
-from mixfed.exchange.mixture import Frame
+from mixfed.exchange.units import Frame
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
 settings.register_profile("mixfed", deadline=None, derandomize=True, max_examples=60)

@@ -12,9 +12,14 @@ from mixfed import simulate
 from mixfed.clients.answers.local_update import answer
 from mixfed.clients.packed import Clients
 from mixfed.core.symmetric import mirrored
-from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine, Together
-from mixfed.exchange.mixture import Candidates, Expect, Frame, Gram, LocalStep, PairMoments, Project, SplitMoments
+from mixfed.exchange.anchors import Project
+from mixfed.exchange.base import Together
+from mixfed.exchange.census import Census
+from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
+from mixfed.exchange.mixture import Candidates, Expect, LocalStep, SplitMoments
+from mixfed.exchange.moments import Gram, PairMoments
 from mixfed.exchange.pool import LocalPool
+from mixfed.exchange.units import Frame
 from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto.anchors import Anchors
 from mixfed.recipes.standardise import errors_to_user, from_user, gram_query, inspect, make_frame, to_user

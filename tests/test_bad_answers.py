@@ -11,8 +11,12 @@ import pytest
 from conftest import random_clients
 from federations import Disturbed, same, split
 from mixfed import LocalPool, simulate
-from mixfed.exchange.base import Census, CensusSum, ModelSum, Replies
-from mixfed.exchange.mixture import ExpectNumbers, GramSum, PairSum, Statistics
+from mixfed.exchange.anchors import Statistics
+from mixfed.exchange.base import Replies
+from mixfed.exchange.census import Census, CensusSum
+from mixfed.exchange.local_update import ModelSum
+from mixfed.exchange.mixture import ExpectNumbers
+from mixfed.exchange.moments import GramSum, PairSum
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import DeviateSum
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct

@@ -35,10 +35,12 @@ from mixfed import (  # noqa: E402
 )
 from mixfed.cli import fit as cli_fit  # noqa: E402
 from mixfed.clients.dask import DaskPool, _cut, connect  # noqa: E402
-from mixfed.exchange.base import Census, Descend, Mixture, Refine  # noqa: E402
+from mixfed.exchange.anchors import Descend, Project  # noqa: E402
+from mixfed.exchange.census import Census  # noqa: E402
 from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
-from mixfed.exchange.mixture import Frame, Project  # noqa: E402
+from mixfed.exchange.local_update import Mixture, Refine  # noqa: E402
 from mixfed.exchange.pool import Sample  # noqa: E402
+from mixfed.exchange.units import Frame  # noqa: E402
 from mixfed.model.model import Model  # noqa: E402
 from mixfed.recipes.paper.theory import least_gap  # noqa: E402
 

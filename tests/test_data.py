@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mixfed import Clients, DataError, LocalPool, simulate
 from mixfed.clients.packed import INTERCEPT
-from mixfed.exchange.base import FedProx, Mixture, Refine
+from mixfed.exchange.local_update import FedProx, Mixture, Refine
 
 
 def frame(rows=40, seed=0):

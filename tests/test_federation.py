@@ -12,7 +12,7 @@ import pytest
 
 from federations import Disturbed, local_fit, same, split
 from mixfed import LocalPool, PaperSettings, PoolError, SettingsError, fit_paper, simulate
-from mixfed.exchange.base import Census, CensusSum, Peak
+from mixfed.exchange.census import Census, CensusSum, Peak
 from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.messages import Answer, unpack

@@ -10,7 +10,9 @@ from scipy.linalg import block_diag
 
 from conftest import client_rows, random_clients
 from mixfed.clients.answers.local_update import answer, memberships, own_models
-from mixfed.exchange.base import ApplyMoment, Census, FedAvg, FedProx, Mixture, Peak, Refine, Update
+from mixfed.exchange.anchors import ApplyMoment
+from mixfed.exchange.census import Census, Peak
+from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.exchange.pool import LocalPool
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper import moment_descent as fedmd

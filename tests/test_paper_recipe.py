@@ -23,10 +23,10 @@ from mixfed import (
 )
 from mixfed.clients.answers.local_update import own_models
 from mixfed.clients.packed import Rows
-from mixfed.exchange.base import FedProx, Mixture, Refine
-from mixfed.exchange.codec import KINDS
 from mixfed.exchange.journal import JournalPool, fingerprint
-from mixfed.exchange.mixture import GramSum
+from mixfed.exchange.local_update import FedProx, Mixture, Refine
+from mixfed.exchange.moments import GramSum
+from mixfed.exchange.registry import MESSAGES
 from mixfed.model.model import Model
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.paper.theory import least_gap
@@ -162,7 +162,7 @@ def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path, monkeyp
     first = fingerprint(small.clients, settings_for(small))
     assert first != fingerprint(small.clients, settings_for(small, step=0.02))
     assert first != fingerprint(small.clients.subset(np.arange(1999)), settings_for(small))
-    monkeypatch.setitem(KINDS, "ModelSum", GramSum)  # an earlier program's replies, made of other sums
+    monkeypatch.setitem(MESSAGES, "ModelSum", GramSum)  # an earlier program's replies, made of other sums
     assert first != fingerprint(small.clients, settings_for(small))
 
 

@@ -33,9 +33,10 @@ from mixfed.clients.store import Store
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.exchange.codec import decode, encode
-from mixfed.exchange.mixture import Candidates, Frame
+from mixfed.exchange.mixture import Candidates
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spreads
+from mixfed.exchange.units import Frame
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.messages import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile

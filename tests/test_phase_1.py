@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import client_rows, random_clients
 from mixfed.clients.answers.local_update import answer_each, power_iteration
 from mixfed.core.errors import SettingsError
-from mixfed.exchange.base import Descend
+from mixfed.exchange.anchors import Descend
 from mixfed.exchange.pool import LocalPool
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.settings import PaperSettings

@@ -14,9 +14,11 @@ from threadpoolctl import threadpool_info
 from mixfed import AutoSettings, Clients, LocalPool, fit_auto, label_agreement, simulate
 from mixfed.clients.packed import cut
 from mixfed.core.compile import one_blas_thread
-from mixfed.exchange.base import Census, FedAvg, FedProx, Mixture, Refine
-from mixfed.exchange.mixture import Candidates, Expect, Frame
+from mixfed.exchange.census import Census
+from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
+from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Sample
+from mixfed.exchange.units import Frame
 from mixfed.kernels.gaussian import exponentials
 from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto import refine

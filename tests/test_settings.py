@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixfed.core.errors import SettingsError
-from mixfed.exchange.base import FedAvg, FedProx
+from mixfed.exchange.local_update import FedAvg, FedProx
 from mixfed.recipes.settings import AutoSettings, PaperSettings, read_config
 
 

@@ -13,10 +13,13 @@ from federations import ask, local_fit, same, split
 from mixfed import Clients, PoolError, SettingsError, simulate
 from mixfed.core.draws import client_keys
 from mixfed.core.symmetric import unpacked
-from mixfed.exchange.base import Census
-from mixfed.exchange.mixture import Candidates, Frame, Gram, PairMoments, Project, SplitMoments
+from mixfed.exchange.anchors import Project
+from mixfed.exchange.census import Census
+from mixfed.exchange.mixture import Candidates, SplitMoments
+from mixfed.exchange.moments import Gram, PairMoments
 from mixfed.exchange.pool import Sample
 from mixfed.exchange.random_effects import LeaveOut, Spreads
+from mixfed.exchange.units import Frame
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.messages import Ask, Enrol, unpack
 from mixfed.federation.site import _secret

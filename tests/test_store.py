@@ -20,7 +20,7 @@ from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
 from mixfed.clients.answers.mixture import answer_each
 from mixfed.clients.store import FILES, open_held
 from mixfed.core.compile import side_by_side
-from mixfed.exchange.base import Descend
+from mixfed.exchange.anchors import Descend
 from mixfed.exchange.journal import fingerprint
 from mixfed.tables import sources as streams
 from test_cli import assert_one_line, mixfed

@@ -17,10 +17,14 @@ from hypothesis import strategies as st
 from conftest import random_clients
 from mixfed import LocalPool, fit_auto
 from mixfed.core.arrays import Floats
-from mixfed.exchange.base import Census, Descend, FedProx, Mixture, Refine, Together
+from mixfed.exchange.anchors import Descend
+from mixfed.exchange.base import Together
+from mixfed.exchange.census import Census
 from mixfed.exchange.codec import MessageError, check, decode, encode
-from mixfed.exchange.mixture import Candidates, Expect, Frame, SplitMoments
+from mixfed.exchange.local_update import FedProx, Mixture, Refine
+from mixfed.exchange.mixture import Candidates, Expect, SplitMoments
 from mixfed.exchange.pool import Sample
+from mixfed.exchange.units import Frame
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.messages import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
 

@@ -23,10 +23,11 @@ from ..core import draws
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.errors import DataError, SettingsError
 from ..core.symmetric import unpacked
-from ..exchange.base import Census, Mixture
-from ..exchange.mixture import Frame
+from ..exchange.census import Census
+from ..exchange.local_update import Mixture
 from ..exchange.pool import LocalPool
 from ..exchange.random_effects import Deviate, Spreads
+from ..exchange.units import Frame
 from ..model.assignment import Assignment
 from ..model.model import Model
 from ..recipes.auto import fit_auto

@@ -4,7 +4,7 @@ A query is frozen and says all that a client needs. The reply is a sum over clie
 reply of both together, and only the server divides. What single anchors reply is another type,
 `AnchorReplies`, which does not add: the one exception of the algorithm shows in its type.
 
-Arrays are written with their shapes, by which messages from outside are checked (`messages.check`): D columns of the
+Arrays are written with their shapes, by which messages from outside are checked (`codec.check`): D columns of the
 table, k kinds, h anchors, r columns of a basis, d whitened features; "?" is any size.
 """
 
@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from ..core.arrays import Array, Bools, Floats, Ints
-from ..families.base import SQUARED, Loss
+from ..core.arrays import Array
 
 
 class Sum(Protocol):
@@ -47,229 +46,6 @@ class Each(Generic[R]):
     def part(self, which: Array) -> Self:
         """Give the question as it is put to some of those asked, by their places (c,) among them."""
         return self
-
-
-# ---------------------------------------------------------------- census
-
-
-@dataclass(frozen=True, eq=False)
-class CensusSum:
-    """Who is there, and the range of what they hold."""
-
-    sizes: Annotated[Ints, "?"]
-    """How many clients have 0, 1, 2, ... rows."""
-    low: Annotated[Floats, "D"]
-    """No value of a feature is below: a round number, and so nobody's value."""
-    high: Annotated[Floats, "D"]
-    """Nor above."""
-    steady: Annotated[Bools, "D"]
-    """Whether a feature has the same value in all rows."""
-    value: Annotated[Floats, "D"]
-    """That value; else 0."""
-    total: Annotated[Floats, "D"]
-    """The sum of each feature."""
-    target: float
-    """The sum of the targets."""
-    target_low: float
-    target_high: float
-    single: bool
-    """Whether some rows are in single precision."""
-
-    def __add__(self, other: CensusSum) -> CensusSum:
-        longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
-        sizes = longer.copy()
-        sizes[: len(shorter)] += shorter
-        steady = self.steady & other.steady & (self.value == other.value)
-        return CensusSum(
-            sizes,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            steady,
-            np.where(steady, self.value, 0.0),
-            self.total + other.total,
-            self.target + other.target,
-            min(self.target_low, other.target_low),
-            max(self.target_high, other.target_high),
-            self.single or other.single,
-        )
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients (M)."""
-        return int(self.sizes.sum())
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all clients (N)."""
-        return int(self.sizes @ np.arange(len(self.sizes)))
-
-
-@dataclass(frozen=True)
-class Census(Query[CensusSum, CensusSum]):
-    """Count clients and rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class PeakSum:
-    """What no client's |X_i|^2 / n_i is above: a round number, and so nobody's; of two replies, the larger."""
-
-    peak: float
-
-    def __add__(self, other: PeakSum) -> PeakSum:
-        return PeakSum(max(self.peak, other.peak))
-
-
-@dataclass(frozen=True)
-class Peak(Query[PeakSum, PeakSum]):
-    """Ask for the largest |X_i|^2 / n_i, which the paper's gamma is made of."""
-
-
-# ---------------------------------------------------------------- Phase 1
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSum:
-    """A sum over clients of d x r blocks, one per anchor."""
-
-    block: Annotated[Floats, "h D r"]
-    clients: int
-
-    def __add__(self, other: BlockSum) -> BlockSum:
-        return BlockSum(self.block + other.block, self.clients + other.clients)
-
-    def mean(self) -> Floats:
-        """(h, d, r): the mean over clients."""
-        return self.block / self.clients
-
-
-@dataclass(frozen=True, eq=False)
-class ApplyMoment(Query[BlockSum, BlockSum]):
-    """Apply Y (or its transpose) of every anchor to a block, where Y = sum of a b^T.
-
-    a and b are the residual moments of a client's first and second row at the anchor's model.
-    """
-
-    theta: Annotated[Floats, "h D"]
-    """The anchors' models."""
-    block: Annotated[Floats, "h D r"]
-    transpose: bool
-
-
-@dataclass(frozen=True, eq=False)
-class AnchorReplies:
-    """What each anchor says for itself: its next model and the size of its residual. These do not add."""
-
-    theta: Annotated[Floats, "h D"]
-    size: Annotated[Floats, "h"]
-
-
-@dataclass(frozen=True, eq=False)
-class Descend(Each[AnchorReplies]):
-    """Ask each anchor to take one step of moment descent within its basis."""
-
-    theta: Annotated[Floats, "h D"]
-    basis: Annotated[Floats, "h D r"]
-    round: int
-    pairs: int
-    power_rounds: int
-    threshold: float
-    """An anchor whose residual is no larger stays where it is (the paper's epsilon Delta)."""
-    rate: float
-    """Step as a share of the residual's size (the paper's alpha / (2 beta^2))."""
-    seed: int
-
-    def part(self, which: Array) -> Self:
-        """Give each anchor its own model and basis only."""
-        return dataclasses.replace(self, theta=self.theta[which], basis=self.basis[which])
-
-
-# ---------------------------------------------------------------- Phase 2
-
-
-@dataclass(frozen=True)
-class FedAvg:
-    """Local steps of gradient descent."""
-
-    step: float
-    local_steps: int
-
-
-@dataclass(frozen=True)
-class FedProx:
-    """One local proximal step, solved exactly."""
-
-    step: float
-    local_steps: int = dataclasses.field(default=1, init=False)
-
-
-Update = FedAvg | FedProx
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """The models of all kinds and how they share the clients."""
-
-    theta: Annotated[Floats, "k D"]
-    weights: Annotated[Floats, "k"]
-    """Shares of clients, adding to one."""
-    noise: Annotated[Floats, "k"]
-    """Standard deviations."""
-
-
-@dataclass(frozen=True, eq=False)
-class ModelSum:
-    """A sum over clients of what they learned about each kind."""
-
-    shift: Annotated[Floats, "k d | k D"]
-    """How far each client moved its copy of the model, times its rows."""
-    rows: int
-    """All rows of the clients asked, whatever their kind."""
-    mass: Annotated[Floats, "k"]
-    """Memberships times rows."""
-    clients: Annotated[Floats, "k"]
-    """Memberships."""
-    loss: Annotated[Floats, "k"]
-    """Membership times loss."""
-    likelihood: float
-    """Log likelihood of the clients, up to a constant that does not depend on the mixture."""
-
-    def __add__(self, other: ModelSum) -> ModelSum:
-        return ModelSum(
-            self.shift + other.shift,
-            self.rows + other.rows,
-            self.mass + other.mass,
-            self.clients + other.clients,
-            self.loss + other.loss,
-            self.likelihood + other.likelihood,
-        )
-
-    def mean_shift(self) -> Floats:
-        """(k, d): the shift of the global models with the paper's weights n_i / N."""
-        return self.shift / self.rows
-
-    def shares_or(self, old: Floats) -> Floats:
-        """(k,): the share of clients of each kind."""
-        total = self.clients.sum()
-        return self.clients / total if total > 0 else old
-
-    def noise_or(self, old: Floats) -> Floats:
-        """(k,): the standard deviation within each kind; a kind without clients keeps its own."""
-        variance = np.divide(2.0 * self.loss, self.mass, out=old**2, where=self.mass > 0)
-        return np.sqrt(variance)
-
-    def shared_noise(self) -> float:
-        """Give the standard deviation over all kinds."""
-        return float(np.sqrt(2.0 * self.loss.sum() / self.mass.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class Refine(Query[ModelSum, ModelSum]):
-    """Estimate memberships, then move the models locally. Without an update, only count."""
-
-    mixture: Mixture
-    hard: bool
-    update: Update | None = None
-    loss: Loss = SQUARED
 
 
 # ---------------------------------------------------------------- several at once

@@ -26,18 +26,8 @@ import numpy as np
 from ..core.arrays import Array
 from ..core.compile import compiled
 from ..core.errors import MixfedError
-from ..families import base as losses
-from . import base as exchange
-from . import mixture as candidates
-from . import random_effects as deviations
+from .registry import MESSAGES
 
-KINDS: dict[str, type[Any]] = {
-    name: kind
-    for home in (exchange, candidates, deviations, losses)
-    for name, kind in vars(home).items()
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
-}
-"""The messages of the recipes, by name."""
 _LENGTH, _WORD = struct.Struct("<Q"), 8
 _MOST_HEADER, _USUAL_HEADER = 1_000_000, 4_000
 _DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|u1", "|b1")}
@@ -61,7 +51,7 @@ def encode(message: Any, mark: bytes = b"") -> bytes:
 
 def decode(
     content: bytes,
-    kinds: dict[str, type[Any]] = KINDS,
+    kinds: dict[str, type[Any]] = MESSAGES,
     expected: type[Any] | None = None,
     *,
     mark: int = 0,

@@ -23,8 +23,9 @@ from .. import __version__
 from ..core.arrays import Array
 from ..core.errors import MixfedError, PoolError, SettingsError
 from .base import Each, Query, R, T, Traffic
-from .codec import KINDS, decode, encode
+from .codec import decode, encode
 from .pool import Pool, Roster, Who
+from .registry import MESSAGES
 
 _HEAD = struct.Struct("<Q16s")
 
@@ -95,7 +96,7 @@ class JournalPool:
 
     def _reply(self, fresh: Callable[[], T]) -> T:
         if self._next < len(self._old):
-            entry: _Entry = decode(self._old[self._next], _KINDS)
+            entry: _Entry = decode(self._old[self._next], _MESSAGES)
             self._next += 1
         else:
             before = copy.copy(self.pool.traffic)
@@ -116,7 +117,7 @@ class _Entry:
     """What it took."""
 
 
-_KINDS = KINDS | {_Entry.__name__: _Entry}
+_MESSAGES = MESSAGES | {_Entry.__name__: _Entry}
 
 
 class Described(Protocol):
@@ -133,7 +134,7 @@ class Described(Protocol):
 
 def fingerprint(clients: Described, *settings: object) -> str:
     """Summarise data, settings, version and what replies are made of, so that a change of any shows."""
-    made_of = [(name, item.name, item.type) for name, kind in sorted(KINDS.items()) for item in fields(kind)]
+    made_of = [(name, item.name, item.type) for name, kind in sorted(MESSAGES.items()) for item in fields(kind)]
     content = repr((__version__, made_of, clients.digest, clients.features, *settings))
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 

@@ -1,7 +1,7 @@
-"""The exchanges of the tuning-free recipe: standard units, moments, anchors' statistics, candidates.
+"""Mixtures that are candidates for the maximum of the likelihood, and what all clients say about them.
 
-Shapes: D columns of the table, d whitened features, r columns of a basis, h anchors, C candidates, k kinds; w columns
-of a sum as it travels, D unless its query says otherwise. The server turns totals into standard units.
+Shapes: D columns of the table, d whitened features, C candidates, k kinds, i informed candidates; w columns of a sum as
+it travels, D unless its query says otherwise. The server turns totals into standard units.
 """
 
 from __future__ import annotations
@@ -15,155 +15,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..core.arrays import Array, Floats
+from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
-from .base import Each, ModelSum, Query, Update
-
-
-@dataclass(frozen=True, eq=False)
-class GramSum:
-    """Second moments of shifted and scaled columns."""
-
-    gram: Annotated[Floats, "D*(D+1)/2"]
-    """Packed, as are all second moments here: see `symmetric`."""
-    cross: Annotated[Floats, "D"]
-    square: float
-
-    def __add__(self, other: GramSum) -> GramSum:
-        return GramSum(self.gram + other.gram, self.cross + other.cross, self.square + other.square)
-
-
-@dataclass(frozen=True, eq=False)
-class Gram(Query[GramSum, GramSum]):
-    """Ask for second moments of (phi - centre) / unit and (y - target_centre) / target_unit."""
-
-    centre: Annotated[Floats, "D"]
-    unit: Annotated[Floats, "D"]
-    target_centre: float
-    target_unit: float
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Standard units: z = (phi - centre) stretch whiten, and the residual of the pooled fit over its own size."""
-
-    centre: Annotated[Floats, "D"]
-    stretch: Annotated[Floats, "D"]
-    """One over the spread of each column; 0 for a column that is left out."""
-    whiten: Annotated[Floats, "D d"]
-    """Of shifted and stretched columns."""
-    slope: Annotated[Floats, "D"]
-    """The pooled fit to shifted and stretched columns."""
-    target_centre: float
-    scale: float
-    """Standard deviation of the pooled fit's residual."""
-    constant: int | None
-    """The column, if any, that takes up the shifts: the intercept or another that is constant."""
-    constant_value: float
-
-    @property
-    def dim(self) -> int:
-        """Number of whitened features (d)."""
-        return int(self.whiten.shape[1])
-
-    def standardise(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
-        """Phi (n, D), y (n,) -> z (n, d), residual (n,)."""
-        x, residual = self.stretched(phi, y)
-        return x @ self.whiten, residual
-
-    def stretched(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
-        """Phi (n, D), y (n,) -> shifted and stretched columns x (n, D), residual (n,)."""
-        x = (phi - self.centre) * self.stretch
-        return x, (y - self.target_centre - x @ self.slope) / self.scale
-
-    def within(self, basis: Floats) -> Frame:
-        """Look at the features in a basis (d, r) only."""
-        return dataclasses.replace(self, whiten=self.whiten @ basis)
-
-    @staticmethod
-    def plain(dim: int) -> Frame:
-        """Take features and residuals as they are."""
-        return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
-
-    @property
-    def narrow(self) -> bool:
-        """Whether features are looked at in few dimensions: rows are whitened then, not sums, which are smaller."""
-        return 4 * self.dim <= 3 * len(self.stretch)
-
-    @property
-    def width(self) -> int:
-        """Columns (w) of sums as they travel."""
-        return self.dim if self.narrow else len(self.stretch)
-
-    def whitened(self, matrices: Floats) -> Floats:
-        """Turn moments of x (..., D, D) into moments of z (..., d, d)."""
-        return np.asarray(self.whiten.T @ matrices @ self.whiten)
-
-    def turn(self, others: int) -> Floats:
-        """Say how theta and other parameters for x depend on those for z, which differ in theta. -> (D + o, d + o)."""
-        wide, dim = self.whiten.shape
-        turn = np.zeros((wide + others, dim + others))
-        turn[:wide, :dim], turn[wide:, dim:] = self.whiten, np.eye(others)
-        return turn
-
-    def models(self, theta: Floats) -> Floats:
-        """Turn models in standard units into models of x for (y - target_centre) / scale. theta (L, d) -> (D, L)."""
-        return np.asarray(self.whiten @ theta.T + self.slope[:, None] / self.scale)
-
-
-@dataclass(frozen=True, eq=False)
-class PairSum:
-    """Moments of pairs of rows of a client."""
-
-    moments: Annotated[Floats, "k w*(w+1)/2 | 1 w*(w+1)/2"]
-    """Around each kind, or around the pooled fit; packed."""
-    rows: int
-    """Rows that they are about."""
-
-    def __add__(self, other: PairSum) -> PairSum:
-        return PairSum(self.moments + other.moments, self.rows + other.rows)
-
-    def matrices(self, dim: int) -> Floats:
-        """Give the moments as matrices, (k, d, d)."""
-        return unpacked(self.moments, dim)
-
-    def whitened(self, frame: Frame) -> PairSum:
-        """Turn moments of x into moments of z."""
-        if frame.narrow:
-            return self
-        return PairSum(packed(frame.whitened(self.matrices(frame.width))), self.rows)
-
-
-@dataclass(frozen=True, eq=False)
-class PairMoments(Query[PairSum, PairSum]):
-    """Ask for the all-pairs moment matrix at the pooled fit: every client with two rows or more, every row."""
-
-    frame: Frame
-    lone: bool
-    """Count clients of one row too: r^2 (z z^T - I) has the same space if features are normal."""
-
-    def finish(self, total: PairSum) -> PairSum:
-        """Turn sums about x into sums about z."""
-        return total.whitened(self.frame)
-
-
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """Clients by their normal equations in a basis: what anchors reply, one by one. These do not add."""
-
-    rows: Annotated[Floats, "h"]
-    square: Annotated[Floats, "h"]
-    """Sum of squared residuals of the pooled fit."""
-    cross: Annotated[Floats, "h r"]
-    gram: Annotated[Floats, "h r*(r+1)/2"]
-
-
-@dataclass(frozen=True, eq=False)
-class Project(Each[Statistics]):
-    """Ask each anchor for its normal equations in a basis."""
-
-    frame: Frame
-    basis: Annotated[Floats, "d r"]
+from .base import Query
+from .local_update import ModelSum, Update
+from .moments import PairSum
+from .units import Frame
 
 
 @dataclass(frozen=True, eq=False)

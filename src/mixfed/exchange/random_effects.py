@@ -23,7 +23,8 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.symmetric import doubled, packed, places, triangle, unpacked
 from .base import Query
-from .mixture import Candidates, Frame
+from .mixture import Candidates
+from .units import Frame
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,11 @@ from ..core.arrays import Bytes, Ints, Keys
 from ..exchange import codec as messages
 from ..exchange.base import ASKED_AT_ONCE, Each, Query, Replies, Together
 from ..exchange.codec import MessageError
-from ..exchange.mixture import Expect, PairMoments, SplitMoments
+from ..exchange.mixture import Expect, SplitMoments
+from ..exchange.moments import PairMoments
 from ..exchange.pool import Sample
 from ..exchange.random_effects import Deviate
+from ..exchange.registry import MESSAGES
 
 VERSION = 6
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
@@ -100,7 +102,7 @@ class Answer:
     complaint: str | None = None
 
 
-_KINDS = messages.KINDS | {kind.__name__: kind for kind in (Enrol, Enrolled, Conclude, Concluded, Ask, Answer, Sample)}
+_MESSAGES = MESSAGES | {kind.__name__: kind for kind in (Enrol, Enrolled, Conclude, Concluded, Ask, Answer, Sample)}
 
 
 def pack_query(query: Any) -> Bytes:
@@ -110,7 +112,7 @@ def pack_query(query: Any) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _query(content: bytes) -> Any:
-    return messages.decode(content, _KINDS, only_finite=True)
+    return messages.decode(content, _MESSAGES, only_finite=True)
 
 
 def pack(message: Ask | Answer) -> bytes:
@@ -132,7 +134,7 @@ def unpack(content: bytes, kind: type[M]) -> M:
         raise MessageError(
             f"version {version} of the wire format, not {VERSION}: all parties need the same version of mixfed"
         )
-    return cast(M, messages.decode(content, _KINDS, kind, mark=_HEAD.size, only_finite=True, copy=False))
+    return cast(M, messages.decode(content, _MESSAGES, kind, mark=_HEAD.size, only_finite=True, copy=False))
 
 
 def header_of(content: bytes) -> bytes:

@@ -15,9 +15,13 @@ import numpy as np
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.compile import compiled
 from ..core.symmetric import places
-from ..exchange.base import ASKED_AT_ONCE, AnchorReplies, BlockSum, CensusSum, ModelSum, PeakSum, Replies
+from ..exchange.anchors import AnchorReplies, BlockSum, Statistics
+from ..exchange.base import ASKED_AT_ONCE, Replies
+from ..exchange.census import CensusSum, PeakSum
 from ..exchange.codec import MessageError
-from ..exchange.mixture import Candidates, Expect, ExpectNumbers, GramSum, LocalStep, PairSum, Statistics
+from ..exchange.local_update import ModelSum
+from ..exchange.mixture import Candidates, Expect, ExpectNumbers, LocalStep
+from ..exchange.moments import GramSum, PairSum
 from ..exchange.random_effects import Deviate, DeviateSum, LeftOutSum
 from .messages import Enrolled
 

@@ -21,7 +21,7 @@ from ..clients.store import Held
 from ..core.arrays import Array, Floats, Ints
 from ..core.compile import compiled, one_blas_thread
 from ..core.symmetric import unpacked
-from ..exchange.base import Mixture
+from ..exchange.local_update import Mixture
 from .small_matrices import factorise, reflect, solve_lower
 
 MOST_KEPT = 300

@@ -19,7 +19,7 @@ from ..clients.packed import INTERCEPT, Rows
 from ..clients.store import Held
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
-from ..exchange.base import Mixture
+from ..exchange.local_update import Mixture
 from ..families.base import loss_named
 from .assignment import Assignment
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..core.errors import SettingsError
-from ..exchange.base import FedAvg, FedProx, Update
+from ..exchange.local_update import FedAvg, FedProx, Update
 
 UpdateName = Literal["fedavg", "fedprox"]
 MembershipName = Literal["hard", "soft"]

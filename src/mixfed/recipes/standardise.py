@@ -14,8 +14,9 @@ import numpy as np
 from ..core.arrays import Array, Floats
 from ..core.errors import DataError
 from ..core.symmetric import unpacked
-from ..exchange.base import CensusSum
-from ..exchange.mixture import Frame, Gram, GramSum
+from ..exchange.census import CensusSum
+from ..exchange.moments import Gram, GramSum
+from ..exchange.units import Frame
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""

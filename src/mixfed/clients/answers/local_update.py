@@ -15,22 +15,10 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Array, Floats, Ints
 from ...core.compile import one_blas_thread, side_by_side
-from ...exchange.base import (
-    AnchorReplies,
-    ApplyMoment,
-    BlockSum,
-    Census,
-    CensusSum,
-    Descend,
-    FedProx,
-    Mixture,
-    ModelSum,
-    Peak,
-    PeakSum,
-    Refine,
-    Sum,
-    Update,
-)
+from ...exchange.anchors import AnchorReplies, ApplyMoment, BlockSum, Descend
+from ...exchange.base import Sum
+from ...exchange.census import Census, CensusSum, Peak, PeakSum
+from ...exchange.local_update import FedProx, Mixture, ModelSum, Refine, Update
 from ...families.base import SQUARED, Loss
 from ...kernels import local_updates as local
 from ...kernels import moments

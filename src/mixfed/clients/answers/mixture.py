@@ -16,22 +16,13 @@ import numpy as np
 
 from ...core.arrays import Array, Floats, Ints
 from ...core.symmetric import packed, unpacked
-from ...exchange.base import ASKED_AT_ONCE, ModelSum, Replies, Together
-from ...exchange.mixture import (
-    Candidates,
-    Expect,
-    ExpectNumbers,
-    Frame,
-    Gram,
-    GramSum,
-    LocalStep,
-    PairMoments,
-    PairSum,
-    Project,
-    SplitMoments,
-    Statistics,
-)
+from ...exchange.anchors import Project, Statistics
+from ...exchange.base import ASKED_AT_ONCE, Replies, Together
+from ...exchange.local_update import ModelSum
+from ...exchange.mixture import Candidates, Expect, ExpectNumbers, LocalStep, SplitMoments
+from ...exchange.moments import Gram, GramSum, PairMoments, PairSum
 from ...exchange.random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
+from ...exchange.units import Frame
 from ...families.base import SQUARED
 from ...kernels import gaussian as posterior
 from ...kernels import moments

@@ -23,7 +23,8 @@ from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
 from ...exchange.base import Replies, Together
 from ...exchange.codec import MessageError
-from ...exchange.mixture import PairMoments, PairSum, SplitMoments
+from ...exchange.mixture import SplitMoments
+from ...exchange.moments import PairMoments, PairSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum
 from ...tables.roles import write_json

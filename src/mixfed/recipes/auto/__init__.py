@@ -16,7 +16,7 @@ from ...clients.packed import INTERCEPT
 from ...core.arrays import Floats
 from ...core.compile import one_blas_thread
 from ...core.errors import SettingsError
-from ...exchange.base import Mixture
+from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
 from ...model.fit import Fit, Run, Watcher, check_clusters
 from ...model.model import Model, kind_order

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...core.arrays import Array, Floats
 from ...core.symmetric import packed, unpacked
-from ...exchange.mixture import Candidates, ExpectSum, Statistics
+from ...exchange.anchors import Statistics
+from ...exchange.mixture import Candidates, ExpectSum
 from ...kernels import anchor_em as climbing
 from ...kernels.gaussian import posterior
 from ..updates import PRIOR_ROWS, PRIOR_SHARE, RIDGE, SMALLEST_SHARE, Rules, distinct, maximise, residual_variance

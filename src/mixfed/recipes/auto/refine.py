@@ -22,9 +22,11 @@ import numpy as np
 
 from ...core.arrays import Floats, Ints
 from ...core.errors import SettingsError
-from ...exchange.base import ModelSum, Query, Together, Update
-from ...exchange.mixture import Candidates, Expect, ExpectSum, Frame, LocalStep, SplitMoments
+from ...exchange.base import Query, Together
+from ...exchange.local_update import ModelSum, Update
+from ...exchange.mixture import Candidates, Expect, ExpectSum, LocalStep, SplitMoments
 from ...exchange.pool import Pool, Sample
+from ...exchange.units import Frame
 from ...model.fit import Stop
 from ..updates import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
 from .anchors import splits, thinned, variants

@@ -17,7 +17,8 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query
-from ...exchange.mixture import Candidates, Expect, ExpectSum, Frame, SplitMoments
+from ...exchange.mixture import Candidates, Expect, ExpectSum, SplitMoments
+from ...exchange.units import Frame
 from ..updates import Rules, distinct, maximise, residual_variance, values
 from .anchors import splits
 from .survey import Ground

@@ -17,9 +17,12 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Array, Floats
 from ...core.compile import side_by_side
-from ...exchange.base import Census, CensusSum
-from ...exchange.mixture import Candidates, ExpectSum, Frame, PairMoments, Project
+from ...exchange.anchors import Project
+from ...exchange.census import Census, CensusSum
+from ...exchange.mixture import Candidates, ExpectSum
+from ...exchange.moments import PairMoments
 from ...exchange.pool import Pool, Roster, Sample
+from ...exchange.units import Frame
 from ..standardise import from_user, gram_query, inspect, make_frame, spreads
 from ..updates import PRIOR_SHARE, Rules, residual_variance
 from .anchors import Anchors, search, settle

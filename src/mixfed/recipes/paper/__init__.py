@@ -12,7 +12,8 @@ import numpy as np
 from ...clients.packed import INTERCEPT
 from ...core.arrays import Floats
 from ...core.errors import DataError, SettingsError
-from ...exchange.base import Census, CensusSum, FedAvg, Mixture, ModelSum, Peak, Refine
+from ...exchange.census import Census, CensusSum, Peak
+from ...exchange.local_update import FedAvg, Mixture, ModelSum, Refine
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
 from ...model.fit import Fit, Run, Watcher, check_clusters

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import SettingsError
-from ...exchange.base import Mixture, ModelSum, Refine
+from ...exchange.local_update import Mixture, ModelSum, Refine
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
 from ...model.fit import Stop

@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 from ...core import draws
 from ...core.arrays import Array, Floats
 from ...core.errors import SettingsError
-from ...exchange.base import ApplyMoment, Descend
+from ...exchange.anchors import ApplyMoment, Descend
 from ...exchange.pool import Pool
 from ..settings import PaperSettings
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.arrays import Floats, Ints
 from ...core.errors import DataError
-from ...exchange.base import FedProx, Update
+from ...exchange.local_update import FedProx, Update
 from ...model.model import Model
 from ..settings import paper_settings
 

@@ -17,9 +17,10 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query, T
-from ...exchange.mixture import Candidates, ExpectSum, Frame
+from ...exchange.mixture import Candidates, ExpectSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
+from ...exchange.units import Frame
 from ...model.fit import TOO_FEW, Stop
 from ..auto.refine import Refined
 from ..standardise import from_stretched

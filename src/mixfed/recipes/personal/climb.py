@@ -12,8 +12,9 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from ...core.symmetric import packed
-from ...exchange.mixture import Candidates, Frame
+from ...exchange.mixture import Candidates
 from ...exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
+from ...exchange.units import Frame
 from ...model.fit import Stop
 from ..updates import Rules
 from .updates import HEED, Fitted, em_step, learned, newton_steps, values

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...exchange.mixture import Frame
 from ...exchange.random_effects import Deviate, DeviateSum, Spreads, roots
+from ...exchange.units import Frame
 from ..updates import Rules
 from .climb import improve
 from .updates import Fitted, values

@@ -25,8 +25,8 @@ from scipy.sparse import csr_array
 
 from ...core.arrays import Bools, Floats
 from ...core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
-from ...exchange.mixture import Frame
 from ...exchange.random_effects import DeviateSum, Spreads
+from ...exchange.units import Frame
 from ...model.fit import Stop
 from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
 from .psd_newton import Cone, climb, unbound

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import random_clients, random_frame
+from mixfed.clients.local import LocalPool
 from mixfed.exchange.anchors import Project, Statistics
 from mixfed.exchange.mixture import Candidates, ExpectSum
-from mixfed.exchange.pool import LocalPool
 from mixfed.kernels import anchor_em as climbing
 from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors, splits
 from mixfed.recipes.updates import NEARBY, Rules, distinct, maximise, nearby, values

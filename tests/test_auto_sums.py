@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients, random_frame
 from mixfed import simulate
-from mixfed.clients.answers.local_update import answer
+from mixfed.clients.answers import answer
+from mixfed.clients.local import LocalPool
 from mixfed.clients.packed import Clients
 from mixfed.core.symmetric import mirrored
 from mixfed.exchange.anchors import Project
@@ -18,7 +19,6 @@ from mixfed.exchange.census import Census
 from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
 from mixfed.exchange.mixture import Candidates, Expect, LocalStep, SplitMoments
 from mixfed.exchange.moments import Gram, PairMoments
-from mixfed.exchange.pool import LocalPool
 from mixfed.exchange.units import Frame
 from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto.anchors import Anchors

@@ -22,10 +22,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mixfed.cli import app
+from mixfed.clients.local import LocalPool
 from mixfed.clients.packed import Clients
 from mixfed.core.errors import PoolError
 from mixfed.evaluation.simulation import simulate
-from mixfed.exchange.pool import LocalPool
 from mixfed.federation import Job
 from mixfed.recipes.auto import fit_auto
 from mixfed.tables.roles import write_parquet

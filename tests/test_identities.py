@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from conftest import client_rows, random_clients
-from mixfed.clients.answers.local_update import answer, memberships, own_models
+from mixfed.clients.answers import answer
+from mixfed.clients.answers.local_update import own_models
+from mixfed.clients.local import LocalPool
+from mixfed.clients.memberships import memberships
 from mixfed.exchange.anchors import ApplyMoment
 from mixfed.exchange.census import Census, Peak
 from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
-from mixfed.exchange.pool import LocalPool
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.paper.theory import stability

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import client_rows, random_clients
-from mixfed.clients.answers.local_update import answer_each, power_iteration
+from mixfed.clients.answers import answer_each
+from mixfed.clients.local import LocalPool
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.anchors import Descend
-from mixfed.exchange.pool import LocalPool
+from mixfed.kernels.power_iteration import power_iteration
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.settings import PaperSettings
 
@@ -87,7 +88,7 @@ def test_an_anchors_step_equals_a_plain_loop(seed, dim, width):
 
 
 def drawn_rows(query, clients, place):
-    from mixfed.clients.answers.local_update import _fresh_rows
+    from mixfed.clients.answers.anchors import _fresh_rows
 
     return _fresh_rows(query, clients, place) - clients.offsets[place]
 

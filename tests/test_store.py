@@ -17,7 +17,7 @@ import pytest
 
 from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
-from mixfed.clients.answers.mixture import answer_each
+from mixfed.clients.answers import answer_each
 from mixfed.clients.store import FILES, open_held
 from mixfed.core.compile import side_by_side
 from mixfed.exchange.anchors import Descend

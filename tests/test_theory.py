@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from conftest import client_rows, random_clients
+from mixfed.clients.local import LocalPool
 from mixfed.exchange.census import Census, Peak
 from mixfed.exchange.local_update import FedAvg, FedProx
-from mixfed.exchange.pool import LocalPool
 from mixfed.kernels import tiles as kernels
 from mixfed.recipes.paper import theory
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .clients.dask import DaskPool
+    from .clients.local import LocalPool
     from .clients.packed import Clients
     from .clients.packing import pack
     from .clients.store import Store
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from .estimator import MixedRegressor
     from .evaluation.metrics import bottleneck_distance, label_agreement
     from .evaluation.simulation import simulate
-    from .exchange.pool import LocalPool
     from .model.assignment import Assignment
     from .model.fit import Fit
     from .model.model import Model
@@ -32,7 +32,7 @@ _HOMES = {
     "DaskPool": "clients.dask",
     "DataError": "core.errors",
     "Fit": "model.fit",
-    "LocalPool": "exchange.pool",
+    "LocalPool": "clients.local",
     "MixedRegressor": "estimator",
     "MixfedError": "core.errors",
     "Model": "model.model",

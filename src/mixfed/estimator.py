@@ -13,10 +13,10 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
+from .clients.local import LocalPool
 from .clients.packed import Clients, Rows, rows_from_arrays
 from .core.arrays import Array, Floats, Ints
 from .core.errors import SettingsError
-from .exchange.pool import LocalPool
 from .model.assignment import Assignment
 from .model.fit import Fit
 from .model.model import Model

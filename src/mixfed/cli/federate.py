@@ -248,9 +248,9 @@ def local(
     Example: `mixfed federate local clients.parquet --client client --target y --sites 4`
     """
     _require_engine()
+    from ..clients.local import LocalPool
     from ..clients.store import open_held
     from ..core.files import check_folder
-    from ..exchange.pool import LocalPool
     from ..federation.flare.admin import new_run
     from ..federation.flare.local import divide, largest_difference, running
     from . import screen

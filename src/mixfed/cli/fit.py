@@ -263,7 +263,7 @@ def pack(
 def _pool(table: Held, scheduler: str | None) -> Pool:
     """Keep the clients here, or give them to the workers of a dask scheduler."""
     if scheduler is None:
-        from ..exchange.pool import LocalPool
+        from ..clients.local import LocalPool
 
         return LocalPool(table)
     try:

@@ -41,7 +41,7 @@ from ..exchange.base import Each, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from ..model.assignment import Assignment
 from ..model.model import Model
-from .answers.mixture import answer, answer_each
+from .answers import answer, answer_each
 from .packed import Clients
 from .store import Held
 

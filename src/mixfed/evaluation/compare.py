@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from ..clients.local import LocalPool
 from ..clients.packed import Clients, Rows
 from ..core import draws
 from ..core.arrays import Array, Bools, Floats, Ints
@@ -25,7 +26,6 @@ from ..core.errors import DataError, SettingsError
 from ..core.symmetric import unpacked
 from ..exchange.census import Census
 from ..exchange.local_update import Mixture
-from ..exchange.pool import LocalPool
 from ..exchange.random_effects import Deviate, Spreads
 from ..exchange.units import Frame
 from ..model.assignment import Assignment

@@ -25,12 +25,13 @@ from typing import Any, get_args
 
 import numpy as np
 
+from ..clients.local import LocalPool
 from ..clients.packed import with_intercept
 from ..clients.store import Held, Store, open_held
 from ..core.arrays import Keys
 from ..core.errors import MixfedError, SettingsError
 from ..exchange.base import Each
-from ..exchange.pool import LocalPool, Sample
+from ..exchange.pool import Sample
 from ..model.model import Model
 from ..recipes.settings import AnchorsName, check_keys
 from ..tables.roles import write_parquet

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from ..clients.answers.local_update import over_blocks
+from ..clients.blocks import over_blocks
 from ..clients.packed import Clients
 from ..clients.store import Held
 from ..core.arrays import Array, Floats, Ints

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.answers.local_update import memberships
+from ..clients.memberships import memberships
 from ..clients.packed import INTERCEPT, Rows
 from ..clients.store import Held
 from ..core.arrays import Floats, Ints

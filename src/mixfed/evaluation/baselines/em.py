@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...clients.local import LocalPool
 from ...clients.packed import Clients
 from ...core.arrays import Floats
 from ...exchange.census import Census
 from ...exchange.mixture import Candidates, Expect
-from ...exchange.pool import LocalPool
 from ...exchange.units import Frame
 from ...recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
 from ...recipes.updates import Rules, maximise, values

@@ -1,0 +1,29 @@
+"""Who is there: counts, ranges and totals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...exchange.census import Census, CensusSum, Peak, PeakSum
+from ...kernels import moments
+from ...kernels import tiles as kernels
+from ..blocks import over_blocks, summed
+from ..packed import Clients
+from ..store import Held
+from .dispatch import answer
+
+
+@answer.register
+def _census(query: Census, clients: Held) -> CensusSum:
+    def one(block: Clients) -> CensusSum:
+        sizes = np.bincount(block.rows).astype(np.int64)
+        looked = moments.census(block.phi, block.y, block.dim)
+        return CensusSum(sizes, *looked, single=block.phi.dtype == np.float32)
+
+    return summed(one, clients)
+
+
+@answer.register
+def _peak(query: Peak, clients: Held) -> PeakSum:
+    largest = max(over_blocks(lambda block: kernels.peak(block.design, block.offsets), clients))
+    return PeakSum(moments.round_up(largest))  # one client's own is not to be told

@@ -1,0 +1,27 @@
+"""Which answer belongs to which query: each file of this room registers its own."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from ...exchange.base import Replies, Together
+from ..packed import Clients
+from ..store import Held
+
+
+@singledispatch
+def answer(query: Any, clients: Held) -> Any:
+    """Answer for all clients held here, summed."""
+    raise TypeError(f"no client can answer a {type(query).__name__}")
+
+
+@singledispatch
+def answer_each(query: Any, clients: Clients) -> Any:
+    """Answer for each of the clients, one by one."""
+    raise TypeError(f"no single client can answer a {type(query).__name__}")
+
+
+@answer.register
+def _together(query: Together, clients: Held) -> Replies:
+    return Replies(tuple(answer(part, clients) for part in query.parts))

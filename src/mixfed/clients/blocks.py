@@ -1,0 +1,28 @@
+"""Blocks of clients, on all cores: what is said of each, in order, and the sum of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import add
+from typing import TypeVar
+
+from ..core.compile import side_by_side
+from ..exchange.base import Sum
+from .packed import Clients
+from .store import Held
+
+T = TypeVar("T")
+
+
+S = TypeVar("S", bound=Sum)
+
+
+def over_blocks(one: Callable[[Clients], T], clients: Held) -> Iterator[T]:
+    """Say what ``one`` says of each block of the clients, on all cores, in order."""
+    return side_by_side(lambda edges: one(clients.block(*edges)), clients.blocks)
+
+
+def summed(one: Callable[[Clients], S], clients: Held) -> S:
+    """Add up what ``one`` says of each block of the clients, in order."""
+    return reduce(add, over_blocks(one, clients))

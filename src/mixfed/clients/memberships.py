@@ -1,0 +1,38 @@
+"""Every client's memberships in the kinds of a mixture. They stay with the clients: no query asks for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays import Array, Floats
+from ..core.compile import one_blas_thread
+from ..exchange.local_update import Mixture
+from ..families.base import SQUARED, Loss
+from ..kernels import tiles as kernels
+from .blocks import over_blocks
+from .packed import Clients
+from .store import Held
+
+
+def memberships(mixture: Mixture, clients: Held, hard: bool = False, loss: Loss = SQUARED) -> Floats:
+    """Give every client's memberships, (n_clients, k). They stay with the clients: no query asks for them."""
+    # In units of the noise: squares of a target in units of its own may overflow.
+    unit = mixture.noise.max()
+    scaled = Mixture(mixture.theta / unit, mixture.weights, mixture.noise / unit)
+
+    def one(block: Clients) -> Floats:
+        # In double precision, whatever that of the rows: here nothing is centred, and an offset would cost the digits.
+        phi, y, offsets = block.design.astype(np.float64, copy=False), block.y / unit, block.offsets
+        return kernels.memberships(phi, y, offsets, *mixture_arguments(scaled, phi.dtype), hard, loss.code)
+
+    with one_blas_thread():
+        return np.concatenate(list(over_blocks(one, clients)))
+
+
+def mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, Floats]:
+    """Give the models (d, k) in the precision of the rows, log weights and noise."""
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(mixture.weights)
+    return np.ascontiguousarray(mixture.theta.T, dtype=precision), log_weights, mixture.noise

@@ -29,7 +29,7 @@ from mixfed.evaluation.simulation import Simulation
 from mixfed.exchange.base import Each, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.recipes.paper.theory import least_gap
-from mixfed.tables.roles import write_parquet
+from mixfed.tables.write import write_parquet
 
 
 def table() -> Simulation:

@@ -32,7 +32,7 @@ from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Updat
 from mixfed.exchange.mixture import Candidates, Expect
 from mixfed.exchange.pool import Pool
 from mixfed.model.fit import Fit
-from mixfed.model.traits import residuals
+from mixfed.model.residuals import residuals
 from mixfed.recipes.standardise import from_user, gram_query, inspect, make_frame
 from mixfed.report import report_html
 from rivals import flexmix, has_flexmix
@@ -360,7 +360,7 @@ def memory(results: Results) -> None:
 
 def write_table(n_clients: int, path: str) -> None:
     """Write simulated clients as a parquet file."""
-    from mixfed.tables.roles import write_parquet
+    from mixfed.tables.write import write_parquet
 
     write_parquet(Path(path), make(n_clients, 32, 5).columns())
 

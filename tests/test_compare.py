@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mixfed import Clients, DataError, LocalPool, SettingsError, fit_auto
-from mixfed.clients.packed import rows_from_arrays
 from mixfed.evaluation.compare import RIVALS, _ridge, _Task, compare, hold_out
 from mixfed.recipes.settings import AutoSettings
+from mixfed.tables.rows import rows_from_arrays
 from test_personal import TWO, simulated
 
 

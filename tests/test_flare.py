@@ -28,7 +28,7 @@ from mixfed.core.errors import PoolError
 from mixfed.evaluation.simulation import simulate
 from mixfed.federation import Job
 from mixfed.recipes.auto import fit_auto
-from mixfed.tables.roles import write_parquet
+from mixfed.tables.write import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 

@@ -16,7 +16,7 @@ pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]
 from mixfed.federation.flare.jobs import ANSWERER, EXECUTOR
 from mixfed.federation.flare.kits import Role, open_kit, open_kits, provision, settle
 from mixfed.federation.flare.processes import start
-from mixfed.federation.site import read_site_file
+from mixfed.federation.site_file import read_site_file
 
 
 def mixfed(*arguments):

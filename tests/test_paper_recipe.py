@@ -22,7 +22,6 @@ from mixfed import (
     simulate,
 )
 from mixfed.clients.answers.local_update import own_models
-from mixfed.clients.packed import Rows
 from mixfed.exchange.journal import JournalPool, fingerprint
 from mixfed.exchange.local_update import FedProx, Mixture, Refine
 from mixfed.exchange.moments import GramSum
@@ -30,6 +29,7 @@ from mixfed.exchange.registry import MESSAGES
 from mixfed.model.model import Model
 from mixfed.recipes.paper import moment_descent as fedmd
 from mixfed.recipes.paper.theory import least_gap
+from mixfed.tables.rows import Rows
 
 SMALL = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 120}
 

@@ -28,7 +28,6 @@ from mixfed import (
     label_agreement,
     simulate,
 )
-from mixfed.clients.packed import Rows, rows_from_arrays
 from mixfed.clients.store import Store
 from mixfed.core.symmetric import doubled, mirrored, packed, unpacked
 from mixfed.evaluation.metrics import bottleneck_matching
@@ -46,6 +45,7 @@ from mixfed.recipes.personal.climb import improve, started
 from mixfed.recipes.personal.psd_newton import Cone, climb, unbound
 from mixfed.recipes.personal.updates import cost_of_diagonal
 from mixfed.recipes.updates import Rules
+from mixfed.tables.rows import Rows, rows_from_arrays
 
 PERSONAL = AutoSettings(personal=True)
 

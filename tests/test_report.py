@@ -17,7 +17,8 @@ from mixfed.clients.packed import Clients
 from mixfed.exchange.base import Traffic
 from mixfed.model.assignment import Assignment
 from mixfed.model.fit import Fit
-from mixfed.model.traits import residuals, telling_order, traits
+from mixfed.model.residuals import residuals
+from mixfed.model.traits import telling_order, traits
 from mixfed.report import report_html
 from mixfed.report.figures import digest
 

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 from mixfed import AutoSettings, Clients, LocalPool, fit_auto, label_agreement, simulate
 from mixfed.clients.packed import cut
-from mixfed.core.compile import one_blas_thread
+from mixfed.core.threads import one_blas_thread
 from mixfed.exchange.census import Census
 from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
 from mixfed.exchange.mixture import Candidates, Expect

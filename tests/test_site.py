@@ -22,7 +22,7 @@ from mixfed.exchange.random_effects import LeaveOut, Spreads
 from mixfed.exchange.units import Frame
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.messages import Ask, Enrol, unpack
-from mixfed.federation.site import _secret
+from mixfed.federation.site_file import _secret
 from mixfed.model.model import Model
 
 

@@ -19,7 +19,7 @@ from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
 from mixfed.clients.answers import answer_each
 from mixfed.clients.store import FILES, open_held
-from mixfed.core.compile import side_by_side
+from mixfed.core.threads import side_by_side
 from mixfed.exchange.anchors import Descend
 from mixfed.exchange.journal import fingerprint
 from mixfed.tables import sources as streams

@@ -14,16 +14,17 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from .clients.local import LocalPool
-from .clients.packed import Clients, Rows, rows_from_arrays
+from .clients.packed import Clients
 from .core.arrays import Array, Floats, Ints
 from .core.errors import SettingsError
 from .model.assignment import Assignment
 from .model.fit import Fit
 from .model.model import Model
-from .model.traits import residuals
+from .model.residuals import residuals
 from .recipes.auto import fit_auto
 from .recipes.paper import fit_paper
 from .recipes.settings import AutoSettings, PaperSettings
+from .tables.rows import Rows, rows_from_arrays
 
 
 class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

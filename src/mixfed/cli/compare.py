@@ -57,12 +57,12 @@ def compare(
 
     Example: `mixfed compare clients.parquet --client client --target y --splits 2`
     """
-    from ..core.files import check_folder
     from ..evaluation.compare import RIVALS
     from ..evaluation.compare import compare as contest
     from ..tables.roles import read_rows
     from . import screen
     from .columns import need_columns
+    from .output_checks import check_folder
 
     silent = quiet or as_json
     settings = auto_settings(config)
@@ -78,7 +78,7 @@ def compare(
     if out is not None:
         from ..core.files import write_all
         from ..report.comparison_chart import comparison_svg
-        from ..tables.roles import write_json
+        from ..tables.write import write_json
 
         out.mkdir(parents=True, exist_ok=True)
         picture = comparison_svg(found)

@@ -37,10 +37,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..federation.conduct import Job
     from ..federation.flare.admin import Desk, Result
     from ..federation.flare.jobs import Run
     from ..federation.flare.kits import Kit
+    from ..federation.job import Job
     from ..model.fit import Watcher
 
 _REACHING = 20.0
@@ -96,7 +96,7 @@ def up(path: Kits) -> None:
     _require_engine()
     from ..federation.flare import processes as parties
     from ..federation.flare.kits import Role, open_kit, open_kits
-    from ..federation.site import open_site
+    from ..federation.site_file import open_site
 
     kits = [kit for kit in open_kits(path) if kit.role is not Role.ADMIN]
     if not kits:
@@ -159,9 +159,9 @@ def submit(
     Example: `mixfed federate submit admin --out result`
     """
     _require_engine()
-    from ..core.files import check_folder
     from ..federation.flare.admin import new_run
     from ..federation.flare.kits import Role, open_kit
+    from .output_checks import check_folder
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -187,9 +187,9 @@ def resume(
     Example: `mixfed federate resume admin --out result`
     """
     _require_engine()
-    from ..core.files import check_folder
     from ..federation.flare.admin import old_run
     from ..federation.flare.kits import Role, open_kit
+    from .output_checks import check_folder
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
@@ -250,11 +250,11 @@ def local(
     _require_engine()
     from ..clients.local import LocalPool
     from ..clients.store import open_held
-    from ..core.files import check_folder
     from ..federation.flare.admin import new_run
     from ..federation.flare.local import divide, largest_difference, running
     from . import screen
     from .columns import need_columns, notes_on, show_notes
+    from .output_checks import check_folder
 
     if out is not None:
         check_folder(out)
@@ -295,7 +295,7 @@ def _the(kit: Kit) -> str:
 
 def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None, intercept: bool, seed: int) -> Job:
     """Put together what to fit."""
-    from ..federation.conduct import Job
+    from ..federation.job import Job
 
     n_clusters = parse_clusters(clusters)
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))

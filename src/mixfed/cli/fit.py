@@ -89,12 +89,12 @@ def fit(
 
     from ..clients.store import Store, open_held
     from ..core.compile import told_of_compiling
-    from ..core.files import check_file, check_folder
     from ..exchange.journal import JournalPool, fingerprint
-    from ..model.traits import residuals
+    from ..model.residuals import residuals
     from ..report.folder import about_run, check_same_run, write_results
     from . import screen
     from .columns import need_columns, notes_on, show_notes
+    from .output_checks import check_file, check_folder
 
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
@@ -168,9 +168,9 @@ def assign(
 
     Example: `mixfed assign result new.parquet --out kinds.parquet`
     """
-    from ..core.files import check_table
     from ..model.model import Model
-    from ..tables.roles import write_table
+    from ..tables.write import write_table
+    from .output_checks import check_table
 
     check_table(out, data)
     model = Model.load(folder)
@@ -202,10 +202,11 @@ def predict(
     Example: `mixfed predict result new.parquet --out predictions.parquet`
     """
     from ..clients.store import is_store
-    from ..core.files import check_table
     from ..model.model import Model
     from ..report.folder import read_assignment
-    from ..tables.roles import read_rows, write_table
+    from ..tables.roles import read_rows
+    from ..tables.write import write_table
+    from .output_checks import check_table
 
     if interval is not None and not 0 < interval < 1:
         raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TypeVar
 
-from ..core.compile import side_by_side
+from ..core.threads import side_by_side
 from ..exchange.base import Sum
 from .packed import Clients
 from .store import Held

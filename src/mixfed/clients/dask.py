@@ -35,8 +35,8 @@ from distributed import Client, Future, KilledWorker
 
 from .. import __version__
 from ..core.arrays import Array, Ints
-from ..core.compile import one_blas_thread
 from ..core.errors import DataError, PoolError, SettingsError
+from ..core.threads import one_blas_thread
 from ..exchange.base import Each, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from ..model.assignment import Assignment

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..core.arrays import Array
-from ..core.compile import one_blas_thread, side_by_side
+from ..core.threads import one_blas_thread, side_by_side
 from ..exchange.base import Each, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from .answers import answer, answer_each

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Array, Floats
-from ..core.compile import one_blas_thread
+from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
 from ..families.base import SQUARED, Loss
 from ..kernels import tiles as kernels

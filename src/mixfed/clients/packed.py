@@ -21,30 +21,12 @@ import numpy as np
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
 from ..core.errors import DataError
-from ..tables.ids import find_clients
-from ..tables.missing import check_finite
+from ..tables.rows import INTERCEPT, Rows, rows_from_arrays
 
-INTERCEPT = "(intercept)"
 _BLOCK_ROWS, _BLOCK_NUMBERS = 65_536, 4_000_000
 """Rows and numbers of a block of clients, at most, unless one client alone has more."""
 _LEAST_BLOCK, _BLOCKS = 4096, 16
 """Smaller blocks than that are not worth a thread; more of them than that are not needed to keep all threads busy."""
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Features and owners of rows, with or without targets, in the caller's order."""
-
-    phi: Array
-    """(n_rows, d), float32 or float64, without the intercept."""
-    y: Floats | None
-    """(n_rows,)"""
-    ids: Array
-    """(n_clients,), sorted."""
-    owner: Ints
-    """(n_rows,): the place of the row's client in ``ids``."""
-    features: tuple[str, ...]
-    """The names of the columns of phi, and the intercept, if any, as the last."""
 
 
 class Packing:
@@ -237,56 +219,3 @@ def content_digest(phi: bytes, y: bytes, offsets: Ints, keys: Keys) -> str:
     """Summarise clients by the digests of their rows' arrays, offsets (c + 1,) and keys (c,)."""
     parts = (phi, y, hashed(offsets).digest(), hashed(keys).digest())
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
-
-
-def rows_from_arrays(
-    X: Any,
-    y: Any = None,
-    groups: Any = None,
-    *,
-    intercept: bool = False,
-    features: Sequence[str] | None = None,
-) -> Rows:
-    """Check arrays and find the clients in them. X (n, d), y (n,) or None, groups (n,) or None."""
-    phi = _as_float(X, "X")
-    if phi.ndim != 2:
-        raise DataError(f"X must have two dimensions (rows, features), it has shape {phi.shape}")
-    n_rows, dim = phi.shape
-    names = tuple(features) if features is not None else tuple(f"x_{j}" for j in range(dim))
-    if len(names) != dim:
-        raise DataError(f"X has {dim} columns but {len(names)} feature names were given")
-    if n_rows == 0:
-        raise DataError("X has no rows")
-    check_finite(phi, names, "X")
-    target = None
-    if y is not None:
-        target = np.ascontiguousarray(_as_float(y, "y"), dtype=np.float64)
-        if target.shape != (n_rows,):
-            raise DataError(f"y must have one value per row of X, shape ({n_rows},), it has {target.shape}")
-        check_finite(target[:, None], ("y",), "y")
-    if groups is None:
-        ids: Array = np.arange(n_rows)
-        owner = np.arange(n_rows)
-    else:
-        shape = groups.shape if hasattr(groups, "shape") else (len(groups),)
-        if shape != (n_rows,):
-            raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {shape}")
-        ids, owner = find_clients(groups, "groups")
-    return Rows(phi, target, ids, owner, with_intercept(names, intercept))
-
-
-def with_intercept(features: Sequence[str], intercept: bool) -> tuple[str, ...]:
-    """Name the intercept after the other features, if there is to be one; no other may have its name."""
-    if INTERCEPT in features:
-        raise DataError(f"column '{INTERCEPT}' has the name that is kept for the constant term: rename it")
-    return (*features, INTERCEPT) if intercept else tuple(features)
-
-
-def _as_float(values: Any, name: str) -> Array:
-    try:
-        array = np.asarray(values)
-        if array.dtype not in (np.float32, np.float64):
-            array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must hold numbers: {error}") from error
-    return np.ascontiguousarray(array)

@@ -23,8 +23,10 @@ from ..tables import column_types as values
 from ..tables import roles as tables
 from ..tables.ids import encode_clients, find_clients, plain
 from ..tables.missing import Gaps
+from ..tables.rows import with_intercept
 from ..tables.sources import Source, open_source
-from .packed import Clients, content_digest, offsets_of, with_intercept
+from ..tables.write import write_json, write_parquet
+from .packed import Clients, content_digest, offsets_of
 from .row_files import RowWriter
 from .store import FILES, FORMAT, Store, is_store
 
@@ -293,7 +295,7 @@ class _Disk:
 def _write_rest(folder: Path, plan: Plan, phi: bytes, y: bytes) -> None:
     """Write the small files; the one that makes the folder a store comes last."""
     np.save(folder / "offsets.npy", plan.offsets)
-    tables.write_parquet(folder / "ids.parquet", {"id": plan.ids})
+    write_parquet(folder / "ids.parquet", {"id": plan.ids})
     keys = draws.client_keys(plan.ids.to_numpy(zero_copy_only=False))
     about = {
         "format": FORMAT,
@@ -305,7 +307,7 @@ def _write_rest(folder: Path, plan: Plan, phi: bytes, y: bytes) -> None:
         "dtype": np.dtype(plan.precision).name,
         "digest": content_digest(phi, y, plan.offsets, keys),
     }
-    tables.write_json(folder / "store.json", about)
+    write_json(folder / "store.json", about)
 
 
 def _check_free(out: Path) -> None:

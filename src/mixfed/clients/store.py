@@ -18,7 +18,8 @@ import numpy as np
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError, SettingsError
-from .packed import Clients, Packing, offsets_of, with_intercept
+from ..tables.rows import with_intercept
+from .packed import Clients, Packing, offsets_of
 from .row_files import RowFile
 
 FORMAT = "mixfed-store/1"

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..clients.local import LocalPool
-from ..clients.packed import Clients, Rows
+from ..clients.packed import Clients
 from ..core import draws
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.errors import DataError, SettingsError
@@ -33,6 +33,7 @@ from ..model.model import Model
 from ..recipes.auto import fit_auto
 from ..recipes.settings import AutoSettings
 from ..recipes.standardise import from_stretched, from_user, gram_query, inspect, make_frame, to_user
+from ..tables.rows import Rows
 
 SMALL = 5
 """A client with so many training rows, at most, is a small one."""

@@ -6,9 +6,11 @@ The wire format (`wire`), the site (`site`), the pool (`pool`) and the conduct o
 engine is a `Transport`: `InProcess` calls sites directly; `flare` is the one for NVIDIA FLARE.
 """
 
-from .conduct import Job, conduct
+from .conduct import conduct
+from .job import Job
 from .pool import FederatedPool
-from .site import Site, open_site
+from .site import Site
+from .site_file import open_site
 from .transport import InProcess, Transport
 
 __all__ = ["FederatedPool", "InProcess", "Job", "Site", "Transport", "conduct", "open_site"]

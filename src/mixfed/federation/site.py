@@ -6,35 +6,28 @@ rows, labels of clients, and sums over fewer clients than its owner allows.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import json
 import logging
-import os
-import re
-import secrets
-import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from ..clients.local import LocalPool
-from ..clients.packed import with_intercept
-from ..clients.store import Held, Store, open_held
+from ..clients.store import Held
 from ..core.arrays import Keys
-from ..core.errors import MixfedError, SettingsError
+from ..core.errors import MixfedError
 from ..exchange.base import Each
 from ..exchange.pool import Sample
 from ..model.model import Model
-from ..recipes.settings import AnchorsName, check_keys
-from ..tables.roles import write_parquet
+from ..recipes.settings import AnchorsName
+from ..tables.rows import with_intercept
+from ..tables.write import write_parquet
 from .messages import Answer, Ask, Conclude, Concluded, Enrol, Enrolled, check_asked, check_query, pack, unpack
 from .privacy.rules import RefusalError, Rules
 
@@ -200,86 +193,3 @@ def _read(content: bytes) -> Ask:
 
 
 # ---------------------------------------------------------------- a site's own file
-
-
-@dataclasses.dataclass(frozen=True)
-class SiteFile:
-    """What the owner of a site writes in ``mixfed.toml``."""
-
-    data: str
-    client: str | None = None
-    target: str | None = None
-    features: list[str] | None = None
-    min_clients: int = 10
-    anchors: AnchorsName = "single"
-    pseudonyms: bool = True
-    out: str = "result"
-
-
-def open_site(path: Path) -> Site:
-    """Read a site's ``mixfed.toml`` and the table that it names; relative paths begin where the file is."""
-    about = read_site_file(path)
-    folder = path.absolute().parent
-    out = folder / about.out
-    clients = open_held(folder / about.data, about.client, about.target, about.features)
-    columns = (
-        (clients.client_column, clients.target_column) if isinstance(clients, Store) else (about.client, about.target)
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    secret = _secret(out / "secret") if about.pseudonyms else None
-    return Site(
-        clients,
-        min_clients=about.min_clients,
-        anchors=about.anchors,
-        secret=secret,
-        out=out,
-        columns=columns,
-        log=lambda line: _append(out / "questions.jsonl", line),
-    )
-
-
-def read_site_file(path: Path) -> SiteFile:
-    """Read and check a ``mixfed.toml``."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not valid TOML ({error})") from error
-    check_keys(table, [item.name for item in dataclasses.fields(SiteFile)], f"{path}: unknown key")
-    wanted: dict[str, tuple[type, str]] = {
-        **dict.fromkeys(("data", "client", "target", "anchors", "out"), (str, "text")),
-        "features": (list, "a list of columns"),
-        "min_clients": (int, "a whole number"),
-        "pseudonyms": (bool, "true or false"),
-    }
-    for name, value in table.items():
-        kind, what = wanted[name]
-        if type(value) is not kind:
-            raise SettingsError(f"{path}: {name} = {value!r} must be {what}")
-    if not table.get("data"):
-        raise SettingsError(f"{path}: data is missing: name the table of this site's clients")
-    if table.get("anchors", "single") not in get_args(AnchorsName):
-        raise SettingsError(f"{path}: anchors = {table['anchors']!r} must be 'single' or 'summed'")
-    if table.get("min_clients", 1) < 1:
-        raise SettingsError(f"{path}: min_clients = {table['min_clients']} must be 1 or more")
-    return SiteFile(**table)
-
-
-def _secret(path: Path) -> bytes:
-    """Read the secret behind the site's pseudonyms, or make one: whole, and by one of those who try, or not at all."""
-    if not path.exists():
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="secret-", encoding="utf-8") as new:
-            new.write(secrets.token_hex(32))
-            new.flush()
-            with contextlib.suppress(FileExistsError):
-                os.link(new.name, path)
-    text = path.read_text(encoding="utf-8")
-    if not re.fullmatch("[0-9a-f]{64}", text):
-        raise SettingsError(f"{path}: the secret is damaged: delete it, and clients get new pseudonyms")
-    return bytes.fromhex(text)
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")

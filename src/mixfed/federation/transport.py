@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..core.compile import one_blas_thread, side_by_side
+from ..core.threads import one_blas_thread, side_by_side
 from .site import Site
 
 _TRIED, _TOGETHER, _ROOM = 32, 128, 1 << 26

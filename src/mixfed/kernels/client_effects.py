@@ -19,8 +19,9 @@ from ..clients.blocks import over_blocks
 from ..clients.packed import Clients
 from ..clients.store import Held
 from ..core.arrays import Array, Floats, Ints
-from ..core.compile import compiled, one_blas_thread
+from ..core.compile import compiled
 from ..core.symmetric import unpacked
+from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
 from .small_matrices import factorise, reflect, solve_lower
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ..clients.memberships import memberships
-from ..clients.packed import INTERCEPT, Rows
 from ..clients.store import Held
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
 from ..exchange.local_update import Mixture
 from ..families.base import loss_named
+from ..tables.rows import INTERCEPT, Rows
 from .assignment import Assignment
 
 FORMAT = "mixfed/2"
@@ -301,7 +301,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
-        from ..tables.roles import write_json
+        from ..tables.write import write_json
 
         write_json(Path(path), self.to_dict())
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.arrays import Floats, Ints
-from ..exchange.pool import Sample
 
 if TYPE_CHECKING:
-    from ..clients.store import Held
-    from .assignment import Assignment
     from .model import Model
 
 LEVEL = "usual level"
@@ -25,10 +22,6 @@ LEVEL = "usual level"
 _NOISE, _LEAST_NOISE = "noise", 0.05
 _SURE = 2.0
 """A kind differs in a coefficient if it does by so many standard errors."""
-_RESIDUAL_CLIENTS, _RESIDUAL_ROWS = 20_000, 200_000
-"""Clients and rows whose residuals are looked at, about: enough for the shape of a distribution."""
-_FARTHEST, _BINS = 5.0, 40
-"""Residuals are counted up to so many standard deviations on each side, in so many bins."""
 
 
 @dataclass(frozen=True)
@@ -119,32 +112,6 @@ def typical_error(model: Model) -> float:
     """Give the standard deviation of the noise over all rows, whatever their kind."""
     rows = np.asarray(model.details.get("kind_rows", model.weights), dtype=np.float64)
     return float(np.sqrt(rows @ model.noise**2 / rows.sum()))
-
-
-def residuals(model: Model, clients: Held, assigned: Assignment) -> dict[str, Any]:
-    """Count residuals in units of each kind's noise, on a sample of the clients if there are many.
-
-    ``assigned`` has all clients, in their order. Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships,
-    in whose first and last bin is also what lies beyond, and how many ``clients`` were looked at.
-    """
-    share = min(_RESIDUAL_CLIENTS / clients.n_clients, _RESIDUAL_ROWS / clients.n_rows)
-    places = Sample(model.seed, share).places(clients.keys) if share < 1 else np.arange(clients.n_clients)
-    some = clients.subset(places) if share < 1 else clients.block(0, clients.n_clients)
-    member = np.repeat(assigned.probabilities[places], some.rows, axis=0)
-    scale = np.where(model.noise > 0, model.noise, 1.0)
-    residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
-    if model.factor is not None:
-        # Rows lie around their kind by its noise and by what its clients deviate.
-        own = np.stack([((some.design @ factor) ** 2).sum(axis=1) for factor in model.factor], axis=1)
-        residual *= scale / np.sqrt(scale**2 + own)
-    edges = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
-    place = np.clip(np.searchsorted(edges, residual, side="right") - 1, 0, _BINS - 1)
-    counts = [np.bincount(place[:, j], member[:, j], _BINS) for j in range(model.n_clusters)]
-    return {
-        "edges": np.round(edges, 6).tolist(),
-        "counts": np.round(counts, 1).tolist(),
-        "clients": some.n_clients,
-    }
 
 
 def digits(value: float, sign: str = "") -> str:

@@ -10,7 +10,7 @@ from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
 from ..model.traits import crowd, digits, telling_order, traits, typical_error
-from ..tables.roles import write_whole
+from ..tables.write import write_whole
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""

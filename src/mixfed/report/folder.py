@@ -22,7 +22,8 @@ from ..exchange.base import Traffic
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
-from ..tables.roles import parquet_writer, read_table, write_json, write_whole
+from ..tables.roles import read_table
+from ..tables.write import parquet_writer, write_json, write_whole
 
 MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)

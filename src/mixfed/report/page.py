@@ -18,7 +18,7 @@ from ..model.fit import Fit, phase_name
 from ..model.model import Model
 from ..model.traits import crowd, digits, traits
 from ..recipes.paper.theory import predict_for
-from ..tables.roles import write_whole
+from ..tables.write import write_whole
 from . import sentences as words
 from .figures import digest
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ..clients.packed import Rows, with_intercept
 from ..core.errors import DataError, NotUtf8Error
-from ..core.files import write_all
 from .column_types import check_words, looks_numeric, numbers, short
 from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
 from .ids import find_clients
 from .missing import at_row
+from .rows import Rows, with_intercept
 
-_ROW_GROUP = 1 << 17
-"""Rows that the writer of a parquet file holds at once."""
 _MOST_NAMES = 20
 """Names of columns that are told at once."""
 _ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
@@ -258,33 +254,3 @@ def check_features(features: Sequence[str], client: str, target: str | None, sou
 def precision(schema: pa.Schema, features: Sequence[str]) -> type[np.floating[Any]]:
     """Keep single precision where all features have it."""
     return np.float32 if all(pa.types.is_float32(schema.field(name).type) for name in features) else np.float64
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file beside ``path``, then put it in place in one step."""
-    write_all({path: write})
-
-
-def parquet_writer(columns: dict[str, Any]) -> Callable[[Path], object]:
-    """Give what writes columns as a parquet file."""
-    table = pa.table(columns)
-    return lambda path: pq.write_table(table, path, row_group_size=_ROW_GROUP)
-
-
-def write_parquet(path: Path, columns: dict[str, Any]) -> None:
-    """Write columns as a parquet file, whole or not at all."""
-    write_whole(path, parquet_writer(columns))
-
-
-def write_table(path: Path, columns: dict[str, Any]) -> None:
-    """Write columns as a parquet or, if the name says so, as a CSV file, whole or not at all."""
-    if path.suffix == ".csv":
-        write_whole(path, lambda partial: pa.csv.write_csv(pa.table(columns), partial))
-    else:
-        write_parquet(path, columns)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, whole or not at all."""
-    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
-    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))

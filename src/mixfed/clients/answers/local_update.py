@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.arrays import Array, Floats, Ints
-from ...core.compile import one_blas_thread
+from ...core.threads import one_blas_thread
 from ...exchange.local_update import FedProx, ModelSum, Refine, Update
 from ...kernels import local_updates as local
 from ...kernels import tiles as kernels

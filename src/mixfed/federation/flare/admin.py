@@ -22,7 +22,7 @@ from ...core.errors import MixfedError, PoolError, SettingsError
 from ...exchange.base import Traffic
 from ...model.fit import Fit, Progress, Watcher
 from ...model.model import Model
-from ..conduct import Job
+from ..job import Job
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
 from .kits import NAME, NAME_RULE, Kit
 

@@ -20,7 +20,8 @@ from nvflare.collab import collab
 from ...core.errors import MixfedError, PoolError
 from ...model.fit import Progress
 from ..conduct import conduct, failed
-from ..site import Site, open_site
+from ..site import Site
+from ..site_file import open_site
 from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, read_job
 from .kits import SETTINGS
 

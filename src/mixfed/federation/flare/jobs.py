@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import SettingsError
-from ..conduct import Job
+from ..job import Job
 
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 CONDUCTOR = "mixfed.federation.flare.Conductor"

@@ -27,7 +27,7 @@ from ...exchange.mixture import SplitMoments
 from ...exchange.moments import PairMoments, PairSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum
-from ...tables.roles import write_json
+from ...tables.write import write_json
 
 _RUNS = 100
 """Runs in which clients were listed that are remembered."""

@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...clients.packed import INTERCEPT
 from ...core.arrays import Floats
-from ...core.compile import one_blas_thread
 from ...core.errors import SettingsError
+from ...core.threads import one_blas_thread
 from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
-from ...model.fit import Fit, Run, Watcher, check_clusters
+from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
+from ...tables.rows import INTERCEPT
+from ..recorder import Run, check_clusters
 from ..settings import AutoSettings
 from ..standardise import errors_to_user, to_user
 from ..updates import Rules, covariance

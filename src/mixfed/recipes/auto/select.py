@@ -14,14 +14,15 @@ import numpy as np
 
 from ...core import draws
 from ...core.arrays import Floats
-from ...core.compile import side_by_side
+from ...core.threads import side_by_side
 from ...exchange.base import Query
 from ...exchange.local_update import Update
 from ...exchange.mixture import Candidates, Expect, ExpectSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import Deviate, DeviateSum
 from ...exchange.units import Frame
-from ...model.fit import TOO_FEW, Run
+from ...model.fit import TOO_FEW
+from ..recorder import Run
 from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Rules

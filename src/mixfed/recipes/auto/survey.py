@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core import draws
 from ...core.arrays import Array, Floats
-from ...core.compile import side_by_side
+from ...core.threads import side_by_side
 from ...exchange.anchors import Project
 from ...exchange.census import Census, CensusSum
 from ...exchange.mixture import Candidates, ExpectSum

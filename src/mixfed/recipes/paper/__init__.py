@@ -9,15 +9,16 @@ import dataclasses
 
 import numpy as np
 
-from ...clients.packed import INTERCEPT
 from ...core.arrays import Floats
 from ...core.errors import DataError, SettingsError
 from ...exchange.census import Census, CensusSum, Peak
 from ...exchange.local_update import FedAvg, Mixture, ModelSum, Refine
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
-from ...model.fit import Fit, Run, Watcher, check_clusters
+from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
+from ...tables.rows import INTERCEPT
+from ..recorder import Run, check_clusters
 from ..settings import PaperSettings
 from . import fedx
 from . import moment_descent as fedmd

@@ -24,7 +24,8 @@ from mixfed.core.arrays import Floats
 from mixfed.evaluation.baselines.em import EM
 from mixfed.evaluation.baselines.ifca import fit_ifca, random_start
 from mixfed.evaluation.simulation import Simulation
-from mixfed.recipes.auto.refine import converse, polish, refine
+from mixfed.recipes.auto.refine import polish, refine
+from mixfed.recipes.conversation import converse
 from rivals import flexmix, has_flexmix
 
 SMALL = {"least_rows": 2, "most_rows": 4, "tail": 0.0}

@@ -17,7 +17,7 @@ import numpy as np
 from mixfed import LocalPool, PaperSettings, bottleneck_distance, fit_paper, simulate
 from mixfed.core.arrays import Floats
 from mixfed.evaluation.simulation import Simulation
-from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper import moment_descent
 from mixfed.recipes.paper.theory import least_gap
 
 RADIUS = 1.5
@@ -31,11 +31,11 @@ def worst_anchor(made: Simulation, settings: PaperSettings, start: Floats, seed:
     """Run Phase 1 and give the largest error of any anchor, as a share of the separation."""
     pool, k = LocalPool(made.clients), len(made.theta)
     settings = settings.completed(k, made.clients.n_rows, made.clients.dim)
-    cast = fedmd.cast(pool, settings, seed)
-    state = fedmd.init(cast, start)
+    roles = moment_descent.assign_roles(pool, settings, seed)
+    state = moment_descent.init(roles, start)
     for _ in range(settings.rounds):
-        state, _ = fedmd.step(state, pool, cast, k, settings, seed)
-    errors = np.linalg.norm(state.theta - made.theta[made.labels[cast.anchors]], axis=1)
+        state, _ = moment_descent.step(state, pool, roles, k, settings, seed)
+    errors = np.linalg.norm(state.theta - made.theta[made.labels[roles.anchors]], axis=1)
     return float(errors.max() / settings.separation)
 
 

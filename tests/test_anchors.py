@@ -12,7 +12,8 @@ from mixfed.clients.local import LocalPool
 from mixfed.exchange.anchors import Project, Statistics
 from mixfed.exchange.mixture import Candidates, ExpectSum
 from mixfed.kernels import anchor_em as climbing
-from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors, splits
+from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors
+from mixfed.recipes.auto.merge_split import splits
 from mixfed.recipes.updates import NEARBY, Rules, distinct, maximise, nearby, values
 
 seeds = st.integers(0, 2**32 - 1)

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixfed import Clients, DataError, LocalPool, simulate
+from mixfed.core.names import INTERCEPT
 from mixfed.exchange.local_update import FedProx, Mixture, Refine
-from mixfed.tables.rows import INTERCEPT
 
 
 def frame(rows=40, seed=0):

@@ -17,7 +17,7 @@ from mixfed.exchange.anchors import ApplyMoment
 from mixfed.exchange.census import Census, Peak
 from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
 from mixfed.recipes.paper import fedx
-from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper.orthogonal_iteration import federated_orthogonal_iteration
 from mixfed.recipes.paper.theory import stability
 from mixfed.recipes.settings import PaperSettings
 
@@ -52,7 +52,7 @@ def test_federated_orthogonal_iteration_equals_orthogonal_iteration_on_yyt(seed,
     rng = np.random.default_rng([seed, 2])
     theta = rng.standard_normal((anchors, dim))
     start = np.linalg.qr(rng.standard_normal((anchors, dim, min(k, dim)))).Q
-    basis = fedmd.federated_orthogonal_iteration(pool, np.arange(clients), theta, start, 2 * rounds)
+    basis = federated_orthogonal_iteration(pool, np.arange(clients), theta, start, 2 * rounds)
     for h in range(anchors):
         moment = np.zeros((dim, dim))
         for i in range(clients):

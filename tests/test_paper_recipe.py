@@ -27,7 +27,7 @@ from mixfed.exchange.local_update import FedProx, Mixture, Refine
 from mixfed.exchange.moments import GramSum
 from mixfed.exchange.registry import MESSAGES
 from mixfed.model.model import Model
-from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper import moment_descent
 from mixfed.recipes.paper.theory import least_gap
 from mixfed.tables.rows import Rows
 
@@ -57,11 +57,11 @@ def test_any_start_brings_every_anchor_near_its_truth_and_the_models_to_the_floo
     settings = PaperSettings(separation=delta, n_anchors=24, n_recruits=2000, pairs=50, rounds=10, start=tuple(theta_0))
     pool = LocalPool(made.clients)
     completed = settings.completed(2, made.clients.n_rows, 10)
-    cast = fedmd.cast(pool, completed, start)
-    state = fedmd.init(cast, theta_0)
+    roles = moment_descent.assign_roles(pool, completed, start)
+    state = moment_descent.init(roles, theta_0)
     for _ in range(settings.rounds):
-        state, _ = fedmd.step(state, pool, cast, 2, completed, start)
-    errors = np.linalg.norm(state.theta - made.theta[made.labels[cast.anchors]], axis=1)
+        state, _ = moment_descent.step(state, pool, roles, 2, completed, start)
+    errors = np.linalg.norm(state.theta - made.theta[made.labels[roles.anchors]], axis=1)
     assert errors.max() <= 0.3 * delta
     floor = bottleneck_distance(made.oracle(), made.theta)
     for changes in ({"update": "fedavg", "step": 0.03, "local_steps": 5}, {"update": "fedprox", "step": 0.2}):

@@ -40,7 +40,7 @@ from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.messages import check_answer, check_query
 from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.model.assignment import Assignment
-from mixfed.recipes.auto.refine import converse
+from mixfed.recipes.conversation import converse
 from mixfed.recipes.personal.climb import improve, started
 from mixfed.recipes.personal.psd_newton import Cone, climb, unbound
 from mixfed.recipes.personal.updates import cost_of_diagonal

@@ -15,7 +15,8 @@ from mixfed.clients.local import LocalPool
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.anchors import Descend
 from mixfed.kernels.power_iteration import power_iteration
-from mixfed.recipes.paper import moment_descent as fedmd
+from mixfed.recipes.paper import moment_descent
+from mixfed.recipes.paper.grouping import group_anchors
 from mixfed.recipes.settings import PaperSettings
 
 
@@ -27,31 +28,31 @@ def small_settings(**changes):
 def test_no_client_serves_twice(seed):
     pool = LocalPool(random_clients(seed, [12] * 6 + [2] * 20 + [1] * 9, 2))
     settings = small_settings()
-    cast = fedmd.cast(pool, settings, seed)
-    everyone = np.concatenate([cast.anchors, cast.recruits.ravel()])
+    roles = moment_descent.assign_roles(pool, settings, seed)
+    everyone = np.concatenate([roles.anchors, roles.recruits.ravel()])
     assert len(np.unique(everyone)) == 3 + 15
-    assert np.all(pool.clients.rows[cast.anchors] >= 12)
-    assert np.all(pool.clients.rows[cast.recruits] >= 2)
+    assert np.all(pool.clients.rows[roles.anchors] >= 12)
+    assert np.all(pool.clients.rows[roles.recruits] >= 2)
 
 
 def test_the_cast_depends_on_ids_and_seed_not_on_the_order_of_clients():
     clients = random_clients(3, [12] * 6 + [2] * 30, 2)
     order = np.random.default_rng(0).permutation(clients.n_clients)
     shuffled = clients.subset(order)
-    cast = fedmd.cast(LocalPool(clients), small_settings(), 7)
-    again = fedmd.cast(LocalPool(shuffled), small_settings(), 7)
-    np.testing.assert_array_equal(clients.ids[cast.anchors], shuffled.ids[again.anchors])
-    np.testing.assert_array_equal(clients.ids[cast.recruits], shuffled.ids[again.recruits])
-    other = fedmd.cast(LocalPool(clients), small_settings(), 8)
-    assert np.any(cast.anchors != other.anchors)
+    roles = moment_descent.assign_roles(LocalPool(clients), small_settings(), 7)
+    again = moment_descent.assign_roles(LocalPool(shuffled), small_settings(), 7)
+    np.testing.assert_array_equal(clients.ids[roles.anchors], shuffled.ids[again.anchors])
+    np.testing.assert_array_equal(clients.ids[roles.recruits], shuffled.ids[again.recruits])
+    other = moment_descent.assign_roles(LocalPool(clients), small_settings(), 8)
+    assert np.any(roles.anchors != other.anchors)
 
 
 def test_running_out_of_anchors_or_recruits_says_what_was_needed_and_what_there_was():
     pool = LocalPool(random_clients(0, [12] * 2 + [2] * 30, 2))
     with pytest.raises(SettingsError, match=r"n_anchors = 3 .* 12 rows each, but only 2 clients"):
-        fedmd.cast(pool, small_settings(), 0)
+        moment_descent.assign_roles(pool, small_settings(), 0)
     with pytest.raises(SettingsError, match=r"n_recruits = 50 .* 150 .* there are 30"):
-        fedmd.cast(pool, small_settings(n_anchors=2, n_recruits=50), 0)
+        moment_descent.assign_roles(pool, small_settings(n_anchors=2, n_recruits=50), 0)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4))
@@ -119,7 +120,7 @@ def test_power_iteration_of_a_zero_matrix_stays_finite():
 
 def test_anchors_within_half_the_separation_are_joined_and_averaged():
     theta = np.array([[0.0, 0.0], [5.0, 5.0], [0.4, 0.0], [0.8, 0.0], [5.0, 5.2]])
-    groups = fedmd.finish(fedmd.State(3, theta), 2, small_settings(separation=1.0))
+    groups = group_anchors(theta, 2, small_settings(separation=1.0))
     np.testing.assert_array_equal(groups.labels, [0, 1, 0, 0, 1])
     np.testing.assert_allclose(groups.theta, [[0.4, 0.0], [5.0, 5.1]])
 
@@ -128,4 +129,4 @@ def test_anchors_within_half_the_separation_are_joined_and_averaged():
 def test_a_wrong_number_of_groups_is_an_error_that_names_a_setting(k, hint):
     theta = np.array([[0.0], [5.0]])
     with pytest.raises(SettingsError, match=f"form 2 groups .* not the {k} clusters .*{hint}"):
-        fedmd.finish(fedmd.State(3, theta), k, small_settings())
+        group_anchors(theta, k, small_settings())

@@ -21,7 +21,8 @@ import numpy as np
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
 from ..core.errors import DataError
-from ..tables.rows import INTERCEPT, Rows, rows_from_arrays
+from ..core.names import INTERCEPT
+from ..tables.rows import Rows, rows_from_arrays
 
 _BLOCK_ROWS, _BLOCK_NUMBERS = 65_536, 4_000_000
 """Rows and numbers of a block of clients, at most, unless one client alone has more."""

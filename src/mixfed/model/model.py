@@ -18,9 +18,10 @@ from ..clients.memberships import memberships
 from ..clients.store import Held
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
+from ..core.names import INTERCEPT
 from ..exchange.local_update import Mixture
 from ..families.base import loss_named
-from ..tables.rows import INTERCEPT, Rows
+from ..tables.rows import Rows
 from .assignment import Assignment
 
 FORMAT = "mixfed/2"

@@ -10,10 +10,9 @@ import numpy as np
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError
+from ..core.names import INTERCEPT
 from .ids import find_clients
 from .missing import check_finite
-
-INTERCEPT = "(intercept)"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,25 +8,26 @@ The result is the maximum of the likelihood, so it depends neither on a start no
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+import itertools
+from typing import Any
 
 import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import SettingsError
+from ...core.names import INTERCEPT
 from ...core.threads import one_blas_thread
 from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
-from ...tables.rows import INTERCEPT
 from ..recorder import Run, check_clusters
 from ..settings import AutoSettings
 from ..standardise import errors_to_user, to_user
 from ..updates import Rules, covariance
 from .refine import Refined
 from .select import Info, Search
-from .survey import SURVEY_EXCHANGES, Ground, survey
+from .survey import SURVEY_EXCHANGES, survey
 from .warnings import doubts
 
 
@@ -62,9 +63,17 @@ def _fit(
     run = Run(pool, watch)
     start = _start(settings, features, n_clusters)
     with run.timing("survey"):
-        single = settings.anchors == "single"
-        rules = Rules(settings.shared_noise)
-        ground = _survey(run, features[-1] == INTERCEPT, most, start, rules, seed, single=single)
+        single, rounds = settings.anchors == "single", itertools.count(1)
+        ground = survey(
+            pool,
+            features[-1] == INTERCEPT,
+            most,
+            start,
+            Rules(settings.shared_noise),
+            seed,
+            single=single,
+            report=lambda: run.report("survey", next(rounds), SURVEY_EXCHANGES - (not single), Info()),
+        )
     if ground.target_spread == 0:
         most = 1  # there is nothing to tell kinds by
     search = Search(run, ground, settings, seed, n_clusters)
@@ -99,17 +108,6 @@ def _fit_personal(
     bic = float(free_parameters(found) * np.log(search.ground.census.n_rows) - 2.0 * search.likelihood(plain))
     model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
-
-
-def _survey(run: Run, *about: Any, single: bool) -> Ground:
-    steps, round_ = survey(run.pool, *about, single=single), 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Ground, end.value)
-        round_ += 1
-        run.report("survey", round_, SURVEY_EXCHANGES if single else SURVEY_EXCHANGES - 1, Info())
 
 
 def _start(settings: AutoSettings, features: tuple[str, ...], n_clusters: int | None) -> Floats | None:

@@ -14,23 +14,19 @@ to tell candidates apart, only the last few exchanges ask them all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ...core.arrays import Floats, Ints
 from ...core.errors import SettingsError
-from ...exchange.base import Query, Together
 from ...exchange.local_update import ModelSum, Update
-from ...exchange.mixture import Candidates, Expect, ExpectSum, LocalStep, SplitMoments
-from ...exchange.pool import Pool, Sample
+from ...exchange.mixture import Candidates, Expect, ExpectSum, LocalStep
 from ...exchange.units import Frame
 from ...model.fit import Stop
 from ..updates import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
-from .anchors import splits, thinned, variants
-from .survey import Ground
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)
@@ -53,8 +49,6 @@ _MOST_POLISH = 12
 _CLOSE = 0.02
 """Once Newton has promised less than this for each parameter (a fifth of a standard error), the curvature no longer
 changes by anything that matters."""
-
-Conversation: TypeAlias = Generator[Query[Any, Any], Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,69 +213,6 @@ def refine_locally(
     final: ExpectSum = yield Expect(frame, mixture, (0,))
     value = float(values(mixture, final, rules)[0])
     return Refined(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
-
-
-def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, near: float = NEAR
-) -> Generator[Query[Any, Any], Any, Refined]:
-    """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
-    keep = ground.worth_asking(found.mixture.theta.shape[1])
-    moments = yield SplitMoments(ground.frame, found.mixture)
-    split = splits(found.mixture, found.reply, moments.matrices(ground.frame.dim), keep // 2)
-    candidates = Candidates.stack([*split, _variants(ground, found, rng, keep)])
-    if len(candidates) == 0:
-        return found
-    # It may be short of its own maximum, which is no other.
-    promised = 2.0 * found.decrement if np.isfinite(found.decrement) else 0.0
-    bar = found.value + promised + 1e-3
-    better = yield from refine(ground.frame, candidates, found.rules, incumbent=bar, home=found.mixture, near=near)
-    return better or found
-
-
-def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: int) -> Candidates:
-    """Let the anchors, if there are any, say which variants of a mixture are worth a try."""
-    if ground.anchors is None:
-        return found.mixture.pick([])
-    k = found.mixture.theta.shape[1]
-    columns = ground.columns(k)
-    anchors, basis = ground.anchors.within(columns).by(found.rules), ground.basis[:, columns]
-    inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
-    base = anchors.climb(inside, 30, 1e-3)[1][0]
-    few = anchors.sieve(k)
-    made, value = thinned(few, variants(few, inside, rng, 24), 6, 1)
-    made, value = anchors.climb(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
-    other = [c for c in distinct(made, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
-    made = made.pick(np.array(other, dtype=int))
-    return Candidates(made.theta @ basis.T, made.log_variance, made.log_weight)
-
-
-def converse(
-    pool: Pool,
-    conversations: Sequence[Conversation],
-    report: Callable[[Sequence[Query[Any, Any]], Sequence[Any]], None] | None = None,
-    who: Sample | None = None,
-) -> list[Any]:
-    """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
-    results: list[Any] = [None] * len(conversations)
-    pending: dict[int, Query[Any, Any]] = {}
-
-    def advance(place: int, reply: Any) -> None:
-        try:
-            pending[place] = conversations[place].send(reply)
-        except StopIteration as end:
-            results[place] = end.value
-            pending.pop(place, None)
-
-    for place in range(len(conversations)):
-        advance(place, None)
-    while pending:
-        places, queries = list(pending), tuple(pending.values())
-        replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Together(queries), who).parts
-        for place, reply in zip(places, replies, strict=True):
-            advance(place, reply)
-        if report is not None:
-            report(queries, replies)
-    return results
 
 
 def _warm_up(

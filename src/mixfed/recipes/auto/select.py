@@ -22,13 +22,16 @@ from ...exchange.pool import Sample
 from ...exchange.random_effects import Deviate, DeviateSum
 from ...exchange.units import Frame
 from ...model.fit import TOO_FEW
+from ..conversation import Conversation, converse
 from ..recorder import Run
 from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Rules
 from . import summed_starts as summed
-from .refine import NEAR, Conversation, Refined, converse, look_again, polish, refine, refine_hard, refine_locally
-from .survey import Ground, propose
+from .anchor_starts import propose
+from .merge_split import look_again
+from .refine import NEAR, Refined, polish, refine, refine_hard, refine_locally
+from .survey import Ground
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from ...exchange.base import Query
 from ...exchange.mixture import Candidates, Expect, ExpectSum, SplitMoments
 from ...exchange.units import Frame
 from ..updates import Rules, distinct, maximise, residual_variance, values
-from .anchors import splits
+from .merge_split import splits
 from .survey import Ground
 
 _STARTS = 64

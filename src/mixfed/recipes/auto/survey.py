@@ -9,32 +9,23 @@ others, for the largest alone may not be typical.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...core import draws
 from ...core.arrays import Array, Floats
-from ...core.threads import side_by_side
 from ...exchange.anchors import Project
 from ...exchange.census import Census, CensusSum
 from ...exchange.mixture import Candidates, ExpectSum
 from ...exchange.moments import PairMoments
-from ...exchange.pool import Pool, Roster, Sample
+from ...exchange.pool import Pool, Sample
 from ...exchange.units import Frame
 from ..standardise import from_user, gram_query, inspect, make_frame, spreads
 from ..updates import PRIOR_SHARE, Rules, residual_variance
-from .anchors import Anchors, search, settle
+from .anchors import Anchors, choose_anchors
 
 SURVEY_EXCHANGES = 4
-LEAST_ANCHORS = 1000
-ANCHORS_PER_KIND = 150
-"""Of the largest clients, so that a rare kind has a few anchors."""
-ROWS_PER_NUMBER = 60
-"""Rows of all anchors together for each of the k r numbers that they are to tell."""
-MOST_DRAWN = 4000
-"""Anchors drawn from all clients besides the largest, at most."""
 BASIS_ROWS = 8000
 """Rows for each feature that tell the basis."""
 SEARCH_ROWS, SEARCH_ERROR = 100, 0.1
@@ -135,54 +126,33 @@ def survey(
     seed: int,
     *,
     single: bool = True,
-) -> Generator[None, None, Ground]:
-    """Make the four exchanges, with a pause after each. start (D,) or (k, D): models to keep within reach.
+    report: Callable[[], None],
+) -> Ground:
+    """Make the four exchanges, and report each. start (D,) or (k, D): models to keep within reach.
 
     Unless ``single``, no client is asked alone, and the fourth exchange is left out.
     """
     census = pool.ask(Census())
     columns = inspect(census, intercept)
-    yield
+    report()
     squares = pool.ask(gram_query(columns))
     frame, tied = make_frame(columns, squares, census.n_rows)
-    yield
+    report()
     paired = census.sizes[2:].sum()
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
     pairs = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim))
     moments = pairs.matrices(frame.dim)[0] / max(pairs.rows, 1)
     basis, ways = _basis(moments, frame, most_clusters, start)
-    yield
+    report()
     anchors, fair = None, np.empty(0)
     if single:
-        who, fair = _choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
+        who, fair = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
         anchors = Anchors(pool.ask_each(Project(frame, basis), who), np.ones(len(who)), rules)
-        yield
+        report()
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
     spread, target_spread = spreads(columns, squares, census)
     return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd, spread, target_spread)
-
-
-def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:
-    """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are.
-
-    Gives also the rules by which all mixtures of k kinds are judged.
-    """
-    anchors = ground.anchors
-    assert anchors is not None
-    keep, columns = ground.worth_keeping(k, quick), ground.columns(k)
-    inside = anchors.within(columns)
-    rules = settle(inside.counted(ground.fair).sieve(k), k, draws.generator(seed, "rules", k))
-
-    views = {"starts": ground.fair} if quick else {"starts": ground.fair, "other starts": anchors.weight}
-
-    def look(view: str) -> Candidates:
-        rng = draws.generator(seed, view, k)
-        return search(inside.counted(views[view]).by(rules), k, rng, max(2, keep // 2), quick=quick)
-
-    reduced = Candidates.stack(list(side_by_side(look, views)))
-    theta = reduced.theta @ ground.basis[:, columns].T
-    return Candidates(theta, reduced.log_variance, reduced.log_weight), rules
 
 
 def _width(k: int) -> int:
@@ -203,29 +173,3 @@ def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | No
         if length > 1e-6 * np.linalg.norm(way) and leading.shape[1] < dim:
             leading = np.column_stack([leading, outside / length])
     return leading, leading.shape[1] - width
-
-
-def _choose_anchors(roster: Roster, most_clusters: int, width: int, seed: int) -> tuple[Array, Floats]:
-    """Take the largest clients, and draw from the others. -> places (a,), how many clients each stands for (a,)."""
-    chance = draws.uniform(seed, "anchors", 0, roster.keys)[:, 0]
-    eligible = np.flatnonzero(roster.rows >= 2)
-    if len(eligible) < 20 * most_clusters:
-        eligible = np.arange(len(chance))
-    largest = max(LEAST_ANCHORS, ANCHORS_PER_KIND * most_clusters)
-    # The rows, and among equals the chance: one number that sorts like both, since a chance is below 1.
-    large = _first(eligible, chance[eligible] - roster.rows[eligible], largest)
-    rest = eligible[~np.isin(eligible, large, assume_unique=True)]
-    drawn = _first(rest, chance[rest], MOST_DRAWN)
-    have = roster.rows[large].sum() + np.cumsum(roster.rows[drawn])
-    enough = int(np.searchsorted(have, ROWS_PER_NUMBER * most_clusters * width)) + 1
-    drawn = drawn[: max(largest, enough)]
-    fair = np.concatenate([np.ones(len(large)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
-    return np.concatenate([large, drawn]), fair
-
-
-def _first(places: Array, key: Array, count: int) -> Array:
-    """Give the places (c,) with the least keys (c,), in their order, ``count`` at most."""
-    if count < len(places):
-        least = np.argpartition(key, count)[:count]
-        places, key = places[least], key[least]
-    return np.asarray(places[np.argsort(key, kind="stable")])

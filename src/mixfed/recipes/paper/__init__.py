@@ -1,6 +1,10 @@
 """The paper's recipe: Phase 1, then Phase 2, then a model.
 
-Each round is a pure step from state to state (`fedmd`, `fedx`); this module owns the loop around them.
+Each round is a pure step from state to state; this module owns the loop around them:
+
+    Phase 1  `moment_descent` with `orthogonal_iteration`, then `grouping`
+    Phase 2  `fedx`, whose local steps are in `kernels/local_updates`
+    theorems `theory`
 """
 
 from __future__ import annotations
@@ -11,17 +15,17 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import DataError, SettingsError
+from ...core.names import INTERCEPT
 from ...exchange.census import Census, CensusSum, Peak
 from ...exchange.local_update import FedAvg, Mixture, ModelSum, Refine
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
-from ...tables.rows import INTERCEPT
 from ..recorder import Run, check_clusters
 from ..settings import PaperSettings
-from . import fedx
-from . import moment_descent as fedmd
+from . import fedx, moment_descent
+from .grouping import group_anchors
 
 
 def fit_paper(
@@ -46,12 +50,12 @@ def fit_paper(
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
         start = _start(settings, features)
     with run.timing("fedmd"):
-        cast = fedmd.cast(pool, settings, seed)
-        coarse = fedmd.init(cast, start)
+        roles = moment_descent.assign_roles(pool, settings, seed)
+        coarse = moment_descent.init(roles, start)
         while coarse.round < settings.rounds:
-            coarse, progress = fedmd.step(coarse, pool, cast, n_clusters, settings, seed)
+            coarse, progress = moment_descent.step(coarse, pool, roles, n_clusters, settings, seed)
             run.report("fedmd", coarse.round, settings.rounds, progress)
-        groups = fedmd.finish(coarse, n_clusters, settings)
+        groups = group_anchors(coarse.theta, n_clusters, settings)
     with run.timing("fedx"):
         state, info = fedx.init(groups.theta, pool, loss), None
         while (stop := fedx.stopped(state, info, settings)) is None:

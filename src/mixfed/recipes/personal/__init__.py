@@ -26,7 +26,7 @@ from ..auto.refine import Refined
 from ..standardise import from_stretched
 from ..updates import Rules
 from .climb import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
-from .starts import contest, drawn
+from .starts import drawn, multi_start
 from .updates import Fitted, cost_of_diagonal, free_parameters
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _compared(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample 
     frame = search.ground.frame
     most = max(task.k * _numbers(frame, task.full) for task in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [contest(frame, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
+    conversations = [multi_start(frame, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...exchange.random_effects import Deviate, DeviateSum, Spreads, roots
 from ...exchange.units import Frame
+from ..conversation import Talk
 from ..updates import Rules
 from .climb import improve
 from .updates import Fitted, values
@@ -38,48 +38,38 @@ def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Gener
     return starts
 
 
-@dataclass(eq=False)
-class _Runner:
+class Track(Talk[Deviate, Fitted]):
     """A start on its way."""
 
-    steps: Generator[Deviate, DeviateSum, Fitted]
-    query: Deviate | None
-    value: float = -np.inf
-    found: Fitted | None = None
+    value = -np.inf
+    """The best so far."""
 
-    def hear(self, reply: DeviateSum, rules: Rules) -> None:
+    def listen(self, reply: DeviateSum, rules: Rules) -> None:
         """Go on with a reply."""
         assert self.query is not None
         self.value = max(self.value, float(values(self.query.candidates, reply, rules).max()))
-        try:
-            self.query = self.steps.send(reply)
-        except StopIteration as end:
-            self.found, self.query = end.value, None
+        self.hear(reply)
 
 
-def contest(
+def multi_start(
     frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float, *, hurry: bool = False
 ) -> Generator[Deviate, DeviateSum, Fitted]:
     """Improve several starts in the same exchanges, half of them to the end, and give the best: a conversation."""
-    runners = []
-    for start in starts:
-        steps = improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)
-        runners.append(_Runner(steps, next(steps)))
+    tracks = [Track(improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)) for start in starts]
     round_ = 0
-    while going := [runner for runner in runners if runner.query is not None]:
-        queries = [runner.query for runner in going if runner.query is not None]
+    while going := [track for track in tracks if track.query is not None]:
+        queries = [track.query for track in going if track.query is not None]
         reply = yield _together(queries)
         place = told = 0
-        for runner, query in zip(going, queries, strict=True):
+        for track, query in zip(going, queries, strict=True):
             size, some = len(query.candidates), len(query.informed)
-            runner.hear(reply.pick(np.arange(place, place + size), range(told, told + some)), rules)
+            track.listen(reply.pick(np.arange(place, place + size), range(told, told + some)), rules)
             place, told = place + size, told + some
         round_ += 1
         if round_ == _SIFTED:
-            ranked = sorted(runners, key=lambda runner: -runner.value)
-            runners = ranked[: max(2, math.ceil(_KEPT * len(ranked)))]
-    best = max((runner.found for runner in runners if runner.found is not None), key=lambda found: found.value)
-    return best
+            ranked = sorted(tracks, key=lambda track: -track.value)
+            tracks = ranked[: max(2, math.ceil(_KEPT * len(ranked)))]
+    return max((track.found for track in tracks if track.found is not None), key=lambda found: found.value)
 
 
 def _together(queries: Sequence[Deviate]) -> Deviate:

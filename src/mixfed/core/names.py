@@ -1,0 +1,5 @@
+"""Names that every room must know."""
+
+from __future__ import annotations
+
+INTERCEPT = "(intercept)"

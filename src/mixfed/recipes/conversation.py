@@ -1,0 +1,49 @@
+"""Conversations: generators that yield a query and are sent the reply, so that several can share their exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from ..exchange.base import Query, Together
+from ..exchange.pool import Pool, Sample
+
+Q = TypeVar("Q", bound=Query[Any, Any])
+T = TypeVar("T")
+
+Conversation: TypeAlias = Generator[Query[Any, Any], Any, Any]
+
+
+class Talk(Generic[Q, T]):
+    """A conversation on its way: with the query that it waits for the reply to, or what it found in the end."""
+
+    def __init__(self, conversation: Generator[Q, Any, T]) -> None:
+        self._conversation = conversation
+        self.query: Q | None = None
+        self.found: T | None = None
+        self.hear(None)
+
+    def hear(self, reply: Any) -> None:
+        """Go on with the reply."""
+        try:
+            self.query = self._conversation.send(reply)
+        except StopIteration as end:
+            self.found, self.query = end.value, None
+
+
+def converse(
+    pool: Pool,
+    conversations: Sequence[Conversation],
+    report: Callable[[Sequence[Query[Any, Any]], Sequence[Any]], None] | None = None,
+    who: Sample | None = None,
+) -> list[Any]:
+    """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
+    talks = [Talk(conversation) for conversation in conversations]
+    while going := [talk for talk in talks if talk.query is not None]:
+        queries = tuple(talk.query for talk in going if talk.query is not None)
+        replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Together(queries), who).parts
+        for talk, reply in zip(going, replies, strict=True):
+            talk.hear(reply)
+        if report is not None:
+            report(queries, replies)
+    return [talk.found for talk in talks]

@@ -38,6 +38,7 @@ from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spread
 from mixfed.exchange.units import Frame
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.messages import check_answer, check_query
+from mixfed.federation.privacy.rules import Rules
 from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.model.assignment import Assignment
 from mixfed.recipes.conversation import converse
@@ -731,14 +732,17 @@ def test_a_site_does_not_tell_of_a_few_small_clients_apart():
     clients = Clients.from_arrays(X, X @ [1.0, 2.0] + rng.standard_normal(len(owner)), owner)
     told = []
 
-    class Open(Site):
-        def _withheld(self, *about):
-            kept = super()._withheld(*about)
+    class Told(Rules):
+        def withheld(self, *about):
+            kept = super().withheld(*about)
             told.extend(part for part in getattr(kept, "parts", [kept]) if isinstance(part, LeftOutSum))
             return kept
 
+    site = Site(clients, min_clients=10)
+    site.rules = Told(clients, 10, None)
+
     with tempfile.TemporaryDirectory() as folder:
         job = Job(None, settings={"personal": True, "max_clusters": 2}, intercept=False)
-        conduct(InProcess({"a": Open(clients, min_clients=10)}), job, Path(folder))
+        conduct(InProcess({"a": site}), job, Path(folder))
     assert told
     assert all(part.rows[0] == 402 and part.rows[1] == 0 and not part.squares[:, 1].any() for part in told)

@@ -63,6 +63,13 @@ def test_equal_clients_have_no_skew_and_one_kind_no_errors():
     assert single.rho == 1
 
 
+def test_nothing_pulls_an_empty_kind():
+    settled = {"sizes": np.array([0] * 40 + [99]), "constants": theory.Constants(deviation=0.1)}
+    full, empty = (example(kind_rows=np.array(rows), **settled) for rows in ([12.0, 6.0], [18.0, 0.0]))
+    assert full.rounds > 0
+    assert (empty.rho, empty.contraction, empty.rounds) == (0, 1, None)
+
+
 @pytest.mark.parametrize("gamma", [1e-14, 1e-9, 0.3, 0.999])
 def test_kappa_of_fedavg_is_accurate_even_for_tiny_steps(gamma):
     exact = 4 / sum((1 - gamma) ** power for power in range(4))

@@ -53,7 +53,7 @@ class Theory:
     nu: float
     """Bound on the share of rows put into wrong kinds."""
     contraction: float | None
-    """Factor by which Phase 2 shrinks the error each round; None if models are exact."""
+    """Factor on the error per round of Phase 2: 1 with an empty kind, which nothing pulls; None if models are exact."""
     rounds: int | None
     """Rounds of Phase 2 until the error is that of the clustering; None if there is no such number."""
 
@@ -111,7 +111,7 @@ def predict(
         kappa = stability(update, gamma)
         pace = constants.contraction * update.local_steps * update.step * rho / kappa
         contraction = 1.0 - pace
-        if 0 < nu < separation < math.inf:
+        if pace > 0 and 0 < nu < separation < math.inf:
             rounds = math.ceil(math.log(separation / nu) / pace)
     return Theory(
         gamma=gamma,

@@ -17,6 +17,7 @@ import numpy as np
 from ..core.arrays import Bytes, Ints, Keys
 from ..exchange import codec as messages
 from ..exchange.base import ASKED_AT_ONCE, Each, Query, Replies, Together
+from ..exchange.census import Census
 from ..exchange.codec import MessageError
 from ..exchange.mixture import Expect, SplitMoments
 from ..exchange.moments import PairMoments
@@ -24,7 +25,7 @@ from ..exchange.pool import Sample
 from ..exchange.random_effects import Deviate
 from ..exchange.registry import MESSAGES
 
-VERSION = 6
+VERSION = 7
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -188,7 +189,7 @@ def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int 
             check_answer(part, question, check_query(question, sizes["D"]))
         return
     found = {**sizes, "h": asked} if isinstance(query, Each) else dict(sizes)
-    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol))
+    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol | Census))
 
 
 @lru_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from ..core.errors import DataError, NotUtf8Error
 from .column_types import check_words, looks_numeric, numbers, short
-from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
+from .dialect import PACKERS, TEXTS, Dialect, check_text, header, is_text_table, not_utf8, open_text, sniff
 from .ids import find_clients
 from .missing import at_row
 from .rows import Rows, with_intercept
@@ -91,7 +90,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        raise _unreadable(path.name, str(error).strip()) from error
+        raise _unreadable(path, str(error).strip()) from error
 
 
 _CAUSES = {
@@ -109,9 +108,10 @@ _UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(?:: (.
 """What Arrow says of a row; the header is its row 1."""
 
 
-def _unreadable(source: str, reason: str) -> DataError:
+def _unreadable(path: Path, reason: str) -> DataError:
     if "invalid UTF8" in reason or "codec can't decode" in reason:
-        return NotUtf8Error(f"{source}: the text is not UTF-8: save the table as UTF-8")
+        return not_utf8(path)
+    source = path.name
     uneven = _UNEVEN.search(reason)
     if uneven:
         row, wanted, there, text = uneven.groups()
@@ -129,7 +129,7 @@ def _read_text(path: Path, client: str | None) -> tuple[pa.Table, str]:
     try:
         return _read_as(path, client, dialect), dialect.decimal
     except NotUtf8Error:
-        return _read_as(path, client, dataclasses.replace(dialect, encoding="latin-1")), dialect.decimal
+        return _read_as(path, client, sniff(path)), dialect.decimal
 
 
 def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
@@ -138,6 +138,7 @@ def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
     try:
         with open_text(path) as file:
             table = pa.csv.read_csv(file, dialect.reading(), parsing, dialect.converting(types))
+        check_text(table.schema, path)
     except pa.ArrowInvalid:
         # Words far down in a column of numbers, or a row of another length: read text on one thread, which names rows.
         with readable(path), open_text(path) as file:

@@ -354,6 +354,10 @@ def test_the_figures_answer(page, fitted):
         before = page.locator(f"#{name}").inner_html()
         page.locator(f'.controls[data-for="{name}"] button').nth(1).click()
         assert page.locator(f"#{name}").inner_html() != before
+    page.locator("#choice .point").first.scroll_into_view_if_needed()
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )  # a scroll hides tips
     page.locator("#choice .point").first.hover()
     assert page.locator(".tip.on").inner_text().startswith("1 kind\nBIC")
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -34,7 +34,8 @@ from mixfed import (  # noqa: E402
     simulate,
 )
 from mixfed.cli import fit as cli_fit  # noqa: E402
-from mixfed.clients.dask import DaskPool, _cut, connect  # noqa: E402
+from mixfed.clients.dask import DaskPool, connect  # noqa: E402
+from mixfed.clients.dask_shards import cut_evenly  # noqa: E402
 from mixfed.exchange.anchors import Descend, Project  # noqa: E402
 from mixfed.exchange.census import Census  # noqa: E402
 from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
@@ -220,10 +221,10 @@ def test_shards_hold_all_clients_and_about_equal_rows(client, made, count):
 def test_shards_end_where_blocks_end_if_there_are_enough():
     clients = random_clients(0, [10] * 7000, 1)
     blocks = {end for _, end in clients.blocks}
-    edges = _cut(clients, 4)
+    edges = cut_evenly(clients, 4)
     assert len(edges) == 5
     assert blocks.issuperset(edges[1:].tolist())
-    assert not blocks.issuperset(_cut(clients, 100)[1:].tolist())
+    assert not blocks.issuperset(cut_evenly(clients, 100)[1:].tolist())
 
 
 def test_a_query_too_large_to_travel_with_every_task_is_answered_too(client, made, monkeypatch):

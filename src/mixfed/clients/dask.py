@@ -9,24 +9,20 @@ worker, and to hand whole shards over as arguments of tasks would keep all rows 
   alone and are added in a tree whose shape depends on the number of shards alone, so the total is the same to the
   bit, whoever answered.
 
-This is the only module that knows of dask.
+This module and `dask_shards` are the only ones that know of dask.
 """
 
 from __future__ import annotations
 
-import ctypes
-import dataclasses
 import logging
 import pickle
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from functools import cache, cached_property, reduce
-from operator import add
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import distributed
 import numpy as np
@@ -36,12 +32,21 @@ from distributed import Client, Future, KilledWorker
 from .. import __version__
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError, PoolError, SettingsError
-from ..core.threads import one_blas_thread
-from ..exchange.base import Each, Query, R, S, T, Traffic
+from ..exchange.base import Each, Query, R, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
-from ..model.assignment import Assignment
-from ..model.model import Model
-from .answers import answer, answer_each
+from .dask_shards import (
+    FromFiles,
+    FromMemory,
+    Source,
+    add_replies,
+    answer_each_shard,
+    answer_shard,
+    compare_titles,
+    cut_evenly,
+    sample_shard,
+    shard_ids,
+    shard_title,
+)
 from .packed import Clients
 from .store import Held
 
@@ -59,6 +64,16 @@ _LOSSES = (CancelledError, KilledWorker, OSError)
 """What dask raises if a worker is lost: OSError stands for closed connections and for timeouts too."""
 
 
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Assigns(Protocol[T_co]):
+    """A model: what finds the kinds of clients."""
+
+    def assign(self, clients: Clients, /) -> T_co:
+        """Find their kinds."""
+
+
 class DaskPool:
     """Clients in shards on the workers of a cluster.
 
@@ -67,15 +82,15 @@ class DaskPool:
     gives up with a `PoolError`.
     """
 
-    _source: _Source
+    _source: Source
 
     def __init__(self, client: Client, clients: Held, shards: int | None = None, *, patience: float = 60.0) -> None:
         if shards is not None and shards < 1:
             raise SettingsError(f"shards={shards}: give 1 or more")
         self._begin(client, patience)
         count = shards if shards is not None else _SHARDS_PER_WORKER * len(self._workers())
-        edges = _cut(clients, count)
-        self._source = _Memory(clients, edges)
+        edges = cut_evenly(clients, count)
+        self._source = FromMemory(clients, edges)
         self._describe(clients.features, Roster(clients.keys, clients.rows), edges)
 
     @classmethod
@@ -101,12 +116,14 @@ class DaskPool:
         wanted = tuple(features) if features is not None else None
         pool = cls.__new__(cls)
         pool._begin(client, patience)
-        pool._source = _Files(places, (client_column, target_column, wanted, intercept))
+        pool._source = FromFiles(places, (client_column, target_column, wanted, intercept))
         pool._shards = [None] * len(places)
-        titles = pool._collect(lambda: [delayed(_title, pure=False)(shard) for shard in pool._held()], "reading files")
+        titles = pool._collect(
+            lambda: [delayed(shard_title, pure=False)(shard) for shard in pool._held()], "reading files"
+        )
         names = [str(path) for path in paths]
         for name, title in zip(names, titles, strict=True):
-            _compare(names[0], titles[0], name, title)
+            compare_titles(names[0], titles[0], name, title)
         edges = np.concatenate([[0], np.cumsum([len(title.keys) for title in titles])]).astype(np.int64)
         keys, rows = (np.concatenate([getattr(title, part) for title in titles]) for part in ("keys", "rows"))
         pool._describe(titles[0].features, Roster(keys, rows), edges)
@@ -133,9 +150,9 @@ class DaskPool:
 
         def total() -> list[Any]:
             told = self._told(query)
-            parts = [delayed(_answer, pure=False)(told, *asked) for asked in self._asked(who)]
+            parts = [delayed(answer_shard, pure=False)(told, *asked) for asked in self._asked(who)]
             while len(parts) > 1:
-                parts = [delayed(_add, pure=False)(*parts[at : at + _FAN]) for at in range(0, len(parts), _FAN)]
+                parts = [delayed(add_replies, pure=False)(*parts[at : at + _FAN]) for at in range(0, len(parts), _FAN)]
             return parts
 
         (reply,) = self._collect(total, f"the exchange {type(query).__name__}")
@@ -150,7 +167,7 @@ class DaskPool:
         def replies() -> list[Any]:
             shards = self._held()
             return [
-                delayed(_answer_each, pure=False)(self._told(query.part(which)), shards[shard], places)
+                delayed(answer_each_shard, pure=False)(self._told(query.part(which)), shards[shard], places)
                 for shard, which, places in parts
             ]
 
@@ -158,12 +175,13 @@ class DaskPool:
         self.traffic.count(query, reply, speakers=len(who))
         return cast(R, reply)
 
-    def assign(self, model: Model) -> Assignment:
+    def each_shard(self, function: Callable[[Clients], T], what: str) -> list[T]:
+        """Give what a function says of each shard, where it is, in the order of the roster."""
+        return self._collect(lambda: [delayed(function, pure=False)(shard) for shard in self._held()], what)
+
+    def assign(self, model: Assigns[T]) -> T:
         """Find the kinds of all clients, in the order of the roster; their rows stay where they are."""
-        parts = self._collect(
-            lambda: [delayed(_assign, pure=False)(model, shard) for shard in self._held()], "the assignment"
-        )
-        return cast(Assignment, joined(parts))
+        return joined(self.each_shard(model.assign, "the assignment"))
 
     # ---------------------------------------------------------------- who is where
 
@@ -199,7 +217,7 @@ class DaskPool:
             kept = self._samples[who]
             for shard, future in kept.items():
                 if future is None or future.status in _LOST:
-                    kept[shard] = self.client.submit(_sample, shards[shard], who, pure=False)
+                    kept[shard] = self.client.submit(sample_shard, shards[shard], who, pure=False)
             yield from ((future,) for future in kept.values())
         else:
             yield from ((shards[shard], places) for shard, _, places in self._split(who))
@@ -215,15 +233,16 @@ class DaskPool:
         keys = self.roster.keys[order]
         for at in np.flatnonzero(keys[1:] == keys[:-1]).tolist():
             homes = [(shard, place) for shard, _, place in self._split(order[at : at + 2])]
-            ids = self._ids(homes)
+            ids = self._ids_at(homes)
             if len(homes) == 2 and ids[0] == ids[1]:  # else two ids that share a key
                 files = " and in ".join(names[shard] for shard, _ in homes)
                 raise DataError(f"client {ids[0]!r} has rows in {files}: put all rows of a client into one file")
 
-    def _ids(self, places: Sequence[tuple[int, Array]]) -> list[Any]:
+    def _ids_at(self, places: Sequence[tuple[int, Array]]) -> list[Any]:
         """Give the ids of clients by shard and place."""
         found = self._collect(
-            lambda: [delayed(_ids, pure=False)(self._held()[shard], place) for shard, place in places], "reading files"
+            lambda: [delayed(shard_ids, pure=False)(self._held()[shard], place) for shard, place in places],
+            "reading files",
         )
         return cast(list[Any], np.concatenate(found).tolist())
 
@@ -290,61 +309,6 @@ class DaskPool:
             time.sleep(0.1)
 
 
-class _Source(Protocol):
-    """Where shards come from."""
-
-    def hold(self, client: Client, shards: Sequence[int], workers: Sequence[str]) -> Iterator[Future]:
-        """Give shards to the cluster, one after the other."""
-
-
-class _Memory:
-    """Shards cut from clients in the memory of the caller."""
-
-    def __init__(self, clients: Held, edges: Ints) -> None:
-        self.clients, self.edges = clients, edges
-        self.sizes = np.diff(clients.offsets[edges]).tolist()
-        self.homes: dict[int, str] = {}
-
-    def hold(self, client: Client, shards: Sequence[int], workers: Sequence[str]) -> Iterator[Future]:
-        """Scatter shards, each to the worker with the fewest rows so far."""
-        load = dict.fromkeys(workers, 0)
-        for shard, home in self.homes.items():
-            if home in load and shard not in shards:
-                load[home] += self.sizes[shard]
-        for shard in shards:
-            worker = self.homes[shard] = min(load, key=lambda name: load[name])
-            load[worker] += self.sizes[shard]
-            rows = self.clients.block(*self.edges[shard : shard + 2].tolist())
-            try:
-                # One by one, or the scheduler, through which they may pass, would have to hold them all at once.
-                yield client.scatter(_Shard.of(rows), workers=[worker], hash=False)
-            except KeyError as error:  # what the scheduler says of a worker that it knows no more
-                raise OSError(f"worker {worker} has left") from error
-
-
-class _Files:
-    """Shards read from files by the workers."""
-
-    def __init__(self, paths: list[Path], how: tuple[Any, ...]) -> None:
-        self.paths, self.how = paths, how
-
-    def hold(self, client: Client, shards: Sequence[int], workers: Sequence[str]) -> Iterator[Future]:
-        """Let dask find a worker to read each."""
-        for shard in shards:
-            yield client.submit(_read, str(self.paths[shard]), *self.how, pure=False)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Title:
-    """What the pool must know of a shard that it has not seen."""
-
-    features: tuple[str, ...]
-    keys: Array
-    rows: Ints
-    numbers: bool
-    """Whether ids are numbers."""
-
-
 def connect(address: str, timeout: float = 5.0) -> Client:
     """Connect to the scheduler at an address, for the command line: quietly, and with one line if it cannot be."""
     if not re.fullmatch(r"[a-z]+://.+:\d+", address):
@@ -359,104 +323,4 @@ def connect(address: str, timeout: float = 5.0) -> Client:
         raise PoolError(f"no dask scheduler answers at {address} within {timeout:.0f} s: is it running?") from error
 
 
-def _cut(clients: Held, count: int) -> Ints:
-    """Cut clients into at most ``count`` shards of about equal rows. -> (shards + 1,): their edges."""
-    edges = np.array([0, *(end for _, end in clients.blocks)])
-    if len(edges) <= 2 * count:  # too few blocks for shards that are about equal
-        edges = np.arange(clients.n_clients + 1)
-    goals = np.linspace(0, clients.n_rows, count + 1)[1:-1]
-    cuts = edges[np.searchsorted(clients.offsets[edges], goals)]
-    return np.unique(np.concatenate([[0], cuts, [clients.n_clients]])).astype(np.int64)
-
-
-def _compare(first: str, expected: _Title, name: str, title: _Title) -> None:
-    """Refuse files that do not go together."""
-    if title.features != expected.features:
-        raise DataError(
-            f"{name}: the features are {', '.join(title.features)}, but {', '.join(expected.features)} in {first}: "
-            "name the columns to use"
-        )
-    if title.numbers != expected.numbers:
-        kinds = {True: "numbers", False: "text"}
-        raise DataError(
-            f"{name}: client ids are {kinds[title.numbers]}, but {kinds[expected.numbers]} in {first}: "
-            "write them in one way"
-        )
-
-
 # ---------------------------------------------------------------- on the workers
-
-
-class _Shard(Clients):
-    """Clients that arrive in memory of their own.
-
-    Dask leaves arrays where they lie in a message: at odd addresses and perhaps not to be written. Kernels would be
-    compiled once more for such arrays and be slower on them.
-    """
-
-    @classmethod
-    def of(cls, clients: Clients) -> _Shard:
-        """Take over clients as they are."""
-        return cls(clients.phi, clients.y, clients.offsets, clients.ids, clients.features)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpack, (self.phi, self.y, self.offsets, self.ids, self.features)
-
-
-def _unpack(phi: Array, y: Array, offsets: Array, ids: Array, features: tuple[str, ...]) -> _Shard:
-    phi, y, offsets = (np.require(part, requirements=("C", "A", "W")) for part in (phi, y, offsets))
-    return _Shard(phi, y, offsets, ids, features)
-
-
-def _answer(query: bytes, shard: Clients, places: Array | None = None) -> Any:
-    _keep_freed_memory()
-    with one_blas_thread():
-        return answer(pickle.loads(query), shard if places is None else shard.subset(places))
-
-
-def _answer_each(query: bytes, shard: Clients, places: Array) -> Any:
-    _keep_freed_memory()
-    with one_blas_thread():
-        return answer_each(pickle.loads(query), shard.subset(places))
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Let this process keep up to 32 MB of freed memory, as the C library of Linux does unless it is told otherwise.
-
-    Dask's nanny tells it to give every page back at once, and what kernels need for a block of clients would be
-    asked for anew each time: exchanges took up to twice as long.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            mallopt(option, 32 * 2**20)
-
-
-def _add(*parts: S) -> S:
-    return reduce(add, parts)
-
-
-def _sample(shard: Clients, sample: Sample) -> Clients:
-    return _Shard.of(shard.subset(sample.places(shard.keys)))
-
-
-def _assign(model: Model, shard: Clients) -> Assignment:
-    return model.assign(shard)
-
-
-def _ids(shard: Clients, places: Array) -> Array:
-    ids: Array = shard.ids[places]
-    return ids
-
-
-def _read(path: str, client: str, target: str, features: tuple[str, ...] | None, intercept: bool) -> Clients:
-    try:
-        read = Clients.from_file(path, client, target, features, intercept=intercept)
-    except OSError as error:  # which the pool would take for a lost worker
-        raise DataError(f"{path}: {error.strerror or error}") from error
-    return _unpack(read.phi, read.y, read.offsets, read.ids, read.features)
-
-
-def _title(shard: Clients) -> _Title:
-    return _Title(shard.features, shard.keys, shard.rows, shard.ids.dtype.kind in "iuf")

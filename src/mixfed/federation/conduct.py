@@ -25,8 +25,9 @@ from ..families.base import loss_named
 from ..model.fit import Fit, Watcher
 from ..recipes.settings import PaperSettings
 from ..tables.write import write_json, write_parquet
+from .asking import Exchange
 from .job import Job
-from .pool import Exchange, FederatedPool, SitesLostError
+from .pool import FederatedPool, SitesLostError
 from .transport import Transport
 
 JOURNAL = "journal.bin"
@@ -179,8 +180,8 @@ class _Run:
             name: {
                 "clients": site.clients,
                 "rows": site.rows,
-                "bytes_down": pool.bytes_down[name],
-                "bytes_up": pool.bytes_up[name],
+                "bytes_down": pool.asking.bytes_down[name],
+                "bytes_up": pool.asking.bytes_up[name],
             }
             for name, site in pool.members.items()
         }

@@ -16,6 +16,7 @@ from . import compare as cli_compare
 from . import demo as cli_try
 from . import federate as cli_federate
 from . import fit as cli_fit
+from . import predict as cli_predict
 from . import show as cli_show
 from .usage import STOPPED, PlainGroup, flush_output
 
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for part in (cli_fit, cli_show, cli_compare, cli_try, cli_federate):
+for part in (cli_fit, cli_predict, cli_show, cli_compare, cli_try, cli_federate):
     app.add_typer(part.app)
 
 

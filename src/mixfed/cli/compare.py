@@ -60,7 +60,7 @@ def compare(
     from ..evaluation.compare import RIVALS
     from ..evaluation.compare import compare as contest
     from ..tables.roles import read_rows
-    from . import screen
+    from . import progress, screen
     from .columns import need_columns
     from .output_checks import check_folder
 
@@ -71,7 +71,7 @@ def compare(
         check_folder(out, data)
     rows = read_rows(data, client, target, split_names(features), intercept=intercept)
     when = None if time is None else read_rows(data, client, None, [time], intercept=False).phi[:, 0]
-    with screen.Trials(silent, len(RIVALS) * (1 if time else splits)) as watch:
+    with progress.Trials(silent, len(RIVALS) * (1 if time else splits)) as watch:
         found = contest(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import shlex
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import PoolError, SettingsError
+from ..core.errors import SettingsError
+from .following import fetch_results, show_results, tell_how_to_go_on
 from .options import (
     AsJson,
     Client,
@@ -37,11 +36,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..federation.flare.admin import Desk, Result
-    from ..federation.flare.jobs import Run
     from ..federation.flare.kits import Kit
     from ..federation.job import Job
-    from ..model.fit import Watcher
 
 _REACHING = 20.0
 """Seconds that a site may take to reach the server before the command returns without it."""
@@ -169,9 +165,9 @@ def submit(
     job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
     out.mkdir(parents=True, exist_ok=True)  # or why not: before the work, not after it
     new = new_run(admin, run, job)
-    with _a_way_on(admin, new, out):
-        found = _fetch(admin, new, out, quiet=as_json)
-    _show(found, out, as_json)
+    with tell_how_to_go_on(admin, new, out):
+        found = fetch_results(admin, new, out, quiet=as_json)
+    show_results(found, out, as_json)
 
 
 @app.command()
@@ -194,9 +190,9 @@ def resume(
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
     old = old_run(admin, run)
-    with _a_way_on(admin, old, out):
-        found = _fetch(admin, old, out, quiet=as_json, again=True)
-    _show(found, out, as_json)
+    with tell_how_to_go_on(admin, old, out):
+        found = fetch_results(admin, old, out, quiet=as_json, again=True)
+    show_results(found, out, as_json)
 
 
 @app.command()
@@ -252,7 +248,7 @@ def local(
     from ..clients.store import open_held
     from ..federation.flare.admin import new_run
     from ..federation.flare.local import divide, largest_difference, running
-    from . import screen
+    from . import progress, screen
     from .columns import need_columns, notes_on, show_notes
     from .output_checks import check_folder
 
@@ -267,20 +263,20 @@ def local(
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
         made = divide(data, client, target, names, sites, place)
-        with screen.Rounds(quiet=as_json) as watch:
+        with progress.Rounds(quiet=as_json) as watch:
             settings = job.recipe_settings()
             alone = recipe_named(recipe)(
                 LocalPool(table), table.features, job.n_clusters, settings, seed=seed, watch=watch
             )
         admin = stack.enter_context(running(made))
-        found = _fetch(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
+        found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if out is not None:  # here all sites have the same columns
         dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / "model.json")
     if as_json:
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return
-    _show(found, out)
+    show_results(found, out)
     screen.show(*screen.comparison(found.fit, alone, difference))
 
 
@@ -301,56 +297,3 @@ def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None,
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
     given = {name: value for name, value in settings.items() if value is not None}
     return Job(n_clusters, recipe.value, given, loss.value, intercept, seed)
-
-
-def _fetch(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
-    """Have a run done, show how it gets on, and fetch what came of it."""
-    from ..federation.flare.admin import DONE, Desk, read_result
-    from ..report import write_report
-    from ..report.folder import REPORT
-    from . import screen
-
-    with Desk(kit) as desk, screen.Rounds(quiet=quiet) as watch:
-        job = desk.latest(run) if again else None
-        if job is None or _follow(desk, job, watch) != DONE:
-            job = desk.go_on(run) if again else desk.submit(run)
-            _follow(desk, job, watch)
-        desk.fetch(job, out)
-    found = read_result(out)
-    write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
-    return found
-
-
-def _follow(desk: Desk, job: str, watch: Watcher) -> str:
-    """Wait for a job, or stop it with the command."""
-    try:
-        return desk.follow(job, watch)
-    except KeyboardInterrupt:
-        desk.abort(job)
-        raise
-
-
-@contextmanager
-def _a_way_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
-    """Say with what ends a run before its time how it goes on."""
-    from ..federation.flare.admin import is_recorded
-
-    command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
-    way = f"`{shlex.join(command)}` goes on"
-    try:
-        yield
-    except PoolError as error:
-        raise PoolError(f"{error}; {way}" if is_recorded(kit, run) else str(error)) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(*[way] if is_recorded(kit, run) else []) from None
-
-
-def _show(found: Result, out: Path | None, as_json: bool = False) -> None:
-    from . import screen
-
-    if as_json:
-        typer.echo(json.dumps(found.scalars()))
-        return
-    screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
-    if out is not None:
-        typer.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

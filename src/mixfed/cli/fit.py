@@ -1,4 +1,4 @@
-"""Commands that fit kinds and use them: `pack`, `fit`, `assign`, `predict`."""
+"""Commands that find kinds: `fit`, and `pack` for tables that are larger than memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import DataError, SettingsError
+from ..core.errors import SettingsError
 from .options import (
     JOURNAL,
     AsJson,
@@ -19,7 +19,6 @@ from .options import (
     Config,
     Data,
     Features,
-    FitFolder,
     Intercept,
     Loss,
     LossName,
@@ -44,8 +43,6 @@ from .show import export
 if TYPE_CHECKING:
     from ..clients.store import Held
     from ..exchange.pool import Pool
-    from ..model.assignment import Assignment
-    from ..model.model import Model
 
 app = typer.Typer()
 
@@ -92,7 +89,7 @@ def fit(
     from ..exchange.journal import JournalPool, fingerprint
     from ..model.residuals import residuals
     from ..report.folder import about_run, check_same_run, write_results
-    from . import screen
+    from . import progress, screen
     from .columns import need_columns, notes_on, show_notes
     from .output_checks import check_file, check_folder
 
@@ -108,7 +105,7 @@ def fit(
         from ..report.mlflow import require_mlflow
 
         require_mlflow()
-    with screen.working(f"Reading {data.name}", silent):
+    with progress.working(f"Reading {data.name}", silent):
         table = open_held(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
@@ -120,7 +117,7 @@ def fit(
     if resume:
         check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
-        rounds = screen.Rounds(silent)
+        rounds = progress.Rounds(silent)
         with rounds as watch, told_of_compiling(rounds.compiling):
             found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
@@ -158,80 +155,6 @@ def fit(
 
 @app.command()
 @tidy
-def assign(
-    folder: FitFolder,
-    data: Packed,
-    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet or .csv).")],
-    quiet: Quiet = False,
-) -> None:
-    """Find the kinds of clients, in the fit or never seen, from their rows.
-
-    Example: `mixfed assign result new.parquet --out kinds.parquet`
-    """
-    from ..model.model import Model
-    from ..tables.write import write_table
-    from .output_checks import check_table
-
-    check_table(out, data)
-    model = Model.load(folder)
-    kinds = _assignment(model, data)
-    write_table(out, kinds.columns())
-    say(f"{out}: the kinds of {len(kinds.ids)} clients", quiet)
-
-
-@app.command()
-@tidy
-def predict(
-    folder: FitFolder,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet or .csv).")],
-    history: Annotated[
-        Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(help="Give bounds, too: targets are between them with this probability.", metavar="0.9"),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Predict the target of each row, in row order.
-
-    Clients in `--history` are predicted by the kind that it shows, other clients of the fit by the kind found there,
-    and all others by the mean over the kinds. With `--interval 0.9` there are columns `low` and `high`.
-
-    Example: `mixfed predict result new.parquet --out predictions.parquet`
-    """
-    from ..clients.store import is_store
-    from ..model.model import Model
-    from ..report.folder import read_assignment
-    from ..tables.roles import read_rows
-    from ..tables.write import write_table
-    from .output_checks import check_table
-
-    if interval is not None and not 0 < interval < 1:
-        raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")
-    check_table(out, data, history, folder / "clients.parquet")
-    if is_store(data):
-        raise DataError(
-            f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
-        )
-    model = Model.load(folder)
-    client, _ = _columns_of(model)
-    known = read_assignment(folder, model)
-    if history is not None:
-        recent = _assignment(model, history, uncertainty=None if interval is None else True)
-        known = known.updated(recent) if known is not None else recent
-    rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
-    columns = {"prediction": model.predict(rows, known)}
-    if interval is not None:
-        columns["low"], columns["high"] = model.predict_interval(rows, known, interval).T
-    write_table(out, columns)
-    seen = 0 if known is None else int((known.places(rows.ids) >= 0).sum())
-    say(f"{out}: {len(rows.owner)} predictions; the kinds of {seen} of {len(rows.ids)} clients are known", quiet)
-
-
-@app.command()
-@tidy
 def pack(
     data: Data,
     *,
@@ -246,11 +169,11 @@ def pack(
     Example: `mixfed pack clients.parquet --client client --target y --out packed`
     """
     from ..clients.packing import pack as write
-    from . import screen
+    from . import progress, screen
     from .columns import need_columns, notes_on, show_notes
 
     client, target = need_columns(data, client, target, "pack", quiet=quiet)
-    with screen.Rows(quiet) as watch:
+    with progress.Rows(quiet) as watch:
         made = write(data, out, client, target, split_names(features), watch=watch)
     if not quiet:
         show_notes(notes_on(data, made, client, target, features))
@@ -272,20 +195,3 @@ def _pool(table: Held, scheduler: str | None) -> Pool:
     except ImportError:
         raise SettingsError("--dask needs dask.distributed: install mixfed[dask]") from None
     return DaskPool(connect(scheduler), table)
-
-
-def _columns_of(model: Model) -> tuple[str, str]:
-    if model.client_column is None or model.target_column is None:
-        raise SettingsError(
-            "this model does not know which columns are client and target: take that of `mixfed fit`, or of a site"
-        )
-    return model.client_column, model.target_column
-
-
-def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
-    """Find the kinds of the clients in a file or a packed folder."""
-    from ..clients.store import open_held
-
-    client, target = _columns_of(model)
-    table = open_held(data, client, target, model.features, intercept=model.has_intercept)
-    return model.assign(table, uncertainty=uncertainty)

@@ -40,8 +40,8 @@ from mixfed.exchange.units import Frame
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.messages import check_answer, check_query
 from mixfed.federation.privacy import rules
-from mixfed.kernels.client_effects import mixture_quantile
 from mixfed.model.assignment import Assignment
+from mixfed.model.prediction import mixture_quantile
 from mixfed.recipes.conversation import converse
 from mixfed.recipes.personal.climb import improve, started
 from mixfed.recipes.personal.psd_newton import Cone, climb, unbound

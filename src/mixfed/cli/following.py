@@ -63,6 +63,7 @@ def tell_how_to_go_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
 
 
 def show_results(found: Result, out: Path | None, as_json: bool = False) -> None:
+    """Show what a job found, or print it as JSON."""
     from . import screen
 
     if as_json:

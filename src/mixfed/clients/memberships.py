@@ -11,6 +11,7 @@ from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
 from ..families.base import SQUARED, Loss
 from ..kernels import tiles as kernels
+from ..kernels.client_effects import client_effects
 from .blocks import over_blocks
 from .packed import Clients
 from .store import Held
@@ -36,3 +37,24 @@ def mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, 
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
     return np.ascontiguousarray(mixture.theta.T, dtype=precision), log_weights, mixture.noise
+
+
+def own_effects(mixture: Mixture, factor: Floats, clients: Held, uncertainty: bool) -> tuple[Floats, Floats, Floats]:
+    """Give every client's memberships (c, k), means (c, k, r) and packed covariances (c, k, r (r + 1) / 2) of its c.
+
+    factor (k, D, r). Without ``uncertainty`` there are no covariances, (c, k, 0).
+    """
+    unit = mixture.noise.max()  # in units of the noise: squares of a target in units of its own may overflow
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(mixture.weights)
+    theta, factor = np.ascontiguousarray(mixture.theta / unit), np.ascontiguousarray(factor / unit)
+    variance = (mixture.noise / unit) ** 2
+
+    def one(block: Clients) -> tuple[Floats, Floats, Floats]:
+        design = np.ascontiguousarray(block.design, dtype=np.float64)
+        return client_effects(design, block.y / unit, block.offsets, theta, factor, variance, log_weight, uncertainty)
+
+    with one_blas_thread():
+        parts = list(over_blocks(one, clients))
+    share, mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return share, mean, covariance

@@ -13,85 +13,14 @@ Shapes: n rows, m clients, k kinds, D columns with the intercept, r columns of F
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
-from ..clients.blocks import over_blocks
-from ..clients.packed import Clients
-from ..clients.store import Held
-from ..core.arrays import Array, Floats, Ints
+from ..core.arrays import Floats, Ints
 from ..core.compile import compiled
-from ..core.symmetric import unpacked
-from ..core.threads import one_blas_thread
-from ..exchange.local_update import Mixture
 from .small_matrices import factorise, reflect, solve_lower
-
-MOST_KEPT = 300
-"""Numbers of posterior covariances that are kept for a client, at most, unless they are asked for."""
-_HALVINGS = 60
-_AT_ONCE = 200_000
-"""Rows whose deviations are looked at together."""
-
-
-def own_effects(mixture: Mixture, factor: Floats, clients: Held, uncertainty: bool) -> tuple[Floats, Floats, Floats]:
-    """Give every client's memberships (c, k), means (c, k, r) and packed covariances (c, k, r (r + 1) / 2) of its c.
-
-    factor (k, D, r). Without ``uncertainty`` there are no covariances, (c, k, 0).
-    """
-    unit = mixture.noise.max()  # in units of the noise: squares of a target in units of its own may overflow
-    with np.errstate(divide="ignore"):
-        log_weight = np.log(mixture.weights)
-    theta, factor = np.ascontiguousarray(mixture.theta / unit), np.ascontiguousarray(factor / unit)
-    variance = (mixture.noise / unit) ** 2
-
-    def one(block: Clients) -> tuple[Floats, Floats, Floats]:
-        design = np.ascontiguousarray(block.design, dtype=np.float64)
-        return _effects(design, block.y / unit, block.offsets, theta, factor, variance, log_weight, uncertainty)
-
-    with one_blas_thread():
-        parts = list(over_blocks(one, clients))
-    share, mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return share, mean, covariance
-
-
-def predicted(
-    phi: Array, owner: Ints, mixture: Mixture, factor: Floats, mean: Floats, covariance: Floats | None
-) -> tuple[Floats, Floats]:
-    """Predict rows under each kind. phi (n, D), owner (n,), mean (c, k, r) -> means and standard deviations, (n, k).
-
-    covariance (c, k, r (r + 1) / 2), packed; None if deviations are not wanted, which are then those of the noise.
-    """
-    means: Floats = phi @ mixture.theta.T
-    deviations = np.tile(mixture.noise, (len(phi), 1))
-    unit = mixture.noise.max() or 1.0  # squares of a target in units of its own may overflow
-    width = factor.shape[2]
-    for j, own in enumerate(factor):
-        for begin in range(0, len(phi), _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            z = phi[part] @ own
-            means[part, j] += np.einsum("nr,nr->n", z, mean[owner[part], j])
-            if covariance is not None:
-                spread = unpacked(covariance[owner[part], j], width)
-                own_square = np.einsum("nr,nrs,ns->n", z / unit, spread, z / unit)
-                deviations[part, j] = np.hypot(deviations[part, j], unit * np.sqrt(np.maximum(own_square, 0.0)))
-    return means, deviations
-
-
-def mixture_quantile(share: Floats, means: Floats, deviations: Floats, level: float) -> Floats:
-    """Give the quantile of mixtures of k normal distributions, by bisection. share, means, deviations (n, k) -> (n,).
-
-    Ten standard deviations are as far as it looks.
-    """
-    low, high = (means - 10.0 * deviations).min(axis=1), (means + 10.0 * deviations).max(axis=1)
-    safe = np.maximum(deviations, 1e-300)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        below = np.einsum("nk,nk->n", share, ndtr((middle[:, None] - means) / safe)) < level
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(0.5 * (low + high))
 
 
 @compiled
-def _effects(
+def client_effects(
     x: Floats,
     y: Floats,
     offsets: Ints,

@@ -6,7 +6,6 @@ A model is data. It is kept as JSON (``model.json``), with coefficients in the u
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -14,23 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.memberships import memberships
+from ..clients.memberships import memberships, own_effects
 from ..clients.store import Held
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
 from ..core.names import INTERCEPT
 from ..exchange.local_update import Mixture
 from ..families.base import loss_named
-from ..tables.rows import Rows
 from .assignment import Assignment
-
-FORMAT = "mixfed/2"
-FORMERLY = "mixfed/1"
-"""Which is still read."""
-
-
-_FOLLOWING = ("n_clusters", "personal", "deviation", "bic")
-"""What a file says although it follows from the rest."""
+from .model_file import content_of, read_model, text_of
+from .prediction import foreseen, mixture_quantile
 
 
 def kind_order(weights: Floats, theta: Floats) -> Ints:
@@ -138,10 +130,8 @@ class Model:
         If clients deviate from their kind, what they deviate by is found, too, with its ``uncertainty``, which
         intervals need: by default if it does not take many numbers for each client.
         """
-        self._check_features(clients.features)
+        self.check_features(clients.features)
         if self.factor is not None:
-            from ..kernels.client_effects import MOST_KEPT, own_effects  # which plain kinds can do without
-
             width = self.factor.shape[2]
             small = self.n_clusters * width * (width + 1) // 2 <= MOST_KEPT
             wanted = small if uncertainty is None else uncertainty
@@ -156,7 +146,7 @@ class Model:
         A client in ``known`` gets the mean over kinds weighted by its own probabilities, and by its own deviation from
         each; any other client the mean weighted by the shares of the kinds.
         """
-        share, means, _ = self._foreseen(rows, known, spread=False)
+        share, means, _ = foreseen(self, rows, known, spread=False)
         return np.asarray(np.einsum("nk,nk->n", means, share))
 
     def predict_interval(self, rows: Any, known: Assignment | None = None, level: float = 0.9) -> Floats:
@@ -167,9 +157,8 @@ class Model:
         """
         if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
-        from ..kernels.client_effects import mixture_quantile
 
-        about = self._foreseen(rows, known, spread=True)
+        about = foreseen(self, rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
         return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
 
@@ -179,51 +168,6 @@ class Model:
         if self.factor is not None and known.effects is not None:
             models += np.einsum("kdr,ckr->ckd", self.factor, known.effects)
         return np.asarray(np.einsum("ck,ckd->cd", known.probabilities, models))
-
-    def _foreseen(self, rows: Any, known: Assignment | None, spread: bool) -> tuple[Floats, Floats, Floats]:
-        """Give probabilities, means and, if ``spread``, standard deviations of rows under each kind, (n, k) each."""
-        if not isinstance(rows, Rows):
-            rows = self._rows(rows, known is not None)
-        self._check_features(rows.features)
-        if known is not None:
-            self.check_known(known)
-        share = np.tile(self.weights, (len(rows.ids), 1))
-        places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)
-        found, told = places >= 0, places[places >= 0]
-        if known is not None:
-            share[found] = known.probabilities[told]
-        if self.factor is None:
-            return share[rows.owner], rows.phi @ self.coef.T + self.intercept, np.tile(self.noise, (len(rows.owner), 1))
-        from ..core.symmetric import packed
-        from ..kernels.client_effects import predicted
-
-        width = self.factor.shape[2]
-        effects = np.zeros((*share.shape, width))
-        covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
-        if known is not None and found.any():
-            effects[found] = known.effects[told]  # type: ignore[index]
-            if covariance is not None:
-                uncertainty = known.uncertainty[told]  # type: ignore[index]
-                self._check_uncertainty(uncertainty, covariance)
-                covariance[found] = uncertainty
-        phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if self.has_intercept else rows.phi
-        return share[rows.owner], *predicted(phi, rows.owner, self.mixture, self.factor, effects, covariance)
-
-    def _rows(self, frame: Any, named: bool) -> Rows:
-        """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
-        import pyarrow as pa
-
-        from ..tables.roles import as_table, rows_from_table
-
-        client = self.client_column
-        table = as_table(frame, [*self.features, client])
-        if client is None or client not in table.column_names:
-            if named:
-                column = "a model that knows its client_column" if client is None else f"the column '{client}'"
-                raise DataError(f"these rows do not say which of the known clients they belong to: it takes {column}")
-            client = INTERCEPT  # a name that no column has: every row is of a client of its own
-            table = table.append_column(client, pa.array(range(table.num_rows)))
-        return rows_from_table(table, client, None, self.features, intercept=self.has_intercept, source="frame")
 
     def __repr__(self) -> str:
         kinds = "1 kind" if self.n_clusters == 1 else f"{self.n_clusters} kinds"
@@ -236,11 +180,7 @@ class Model:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the content of ``model.json``."""
-        content: dict[str, Any] = {"format": FORMAT}
-        for name in [*(item.name for item in dataclasses.fields(self)), *_FOLLOWING]:
-            value = getattr(self, name)
-            content[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return content
+        return content_of(self)
 
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of the model."""
@@ -251,49 +191,12 @@ class Model:
     @classmethod
     def load(cls, path: str | Path) -> Model:
         """Read a ``model.json``, or the one in a folder that ``mixfed fit`` wrote."""
-        path = Path(path)
-        path = path / "model.json" if path.is_dir() else path
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            reason = (error.strerror or "unreadable").lower()
-            raise DataError(f"{path}: no model here ({reason}): give the folder that `mixfed fit` wrote") from error
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not a model file of mixfed") from error
-        return cls.from_json(text, str(path))
+        return cls.from_json(*text_of(Path(path)))
 
     @classmethod
     def from_json(cls, text: str, source: str) -> Model:
         """Read the content of a ``model.json``."""
-        try:
-            content = json.loads(text)
-            found = content.pop("format")
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise DataError(f"{source}: not a model file of mixfed, or damaged: fit again") from error
-        if found not in (FORMAT, FORMERLY):
-            raise DataError(
-                f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}' and '{FORMERLY}': "
-                "update mixfed, or fit again"
-            )
-        known = {item.name for item in dataclasses.fields(cls)} | set(_FOLLOWING)
-        if strange := sorted(content.keys() - known):
-            raise DataError(f"{source}: this version of mixfed does not know {', '.join(strange)}: update mixfed")
-        try:
-            for name in _FOLLOWING:
-                content.pop(name, None)
-            if found == FORMERLY:
-                for entry in content["details"].get("choice", []):
-                    entry["bic"] *= -1.0  # more was better
-            for name in ("coef", "intercept", "weights", "noise", "coef_error", "intercept_error", "factor"):
-                if content.setdefault(name, None) is not None:
-                    content[name] = np.array(content[name], dtype=np.float64)
-            for name in ("features", "warnings"):
-                content[name] = tuple(content[name])
-            model = cls(**content)
-            model._check()
-            return model
-        except (TypeError, ValueError, KeyError) as error:
-            raise DataError(f"{source}: the model file is damaged ({error}): fit again") from error
+        return read_model(cls, text, source)
 
     def _repr_html_(self) -> str:
         from ..report.notebook import model_html
@@ -306,26 +209,6 @@ class Model:
 
         write_json(Path(path), self.to_dict())
 
-    def _check(self) -> None:
-        """Refuse parts that do not belong together: compiled code would not look twice."""
-        k, dim = self.coef.shape
-        shapes: dict[str, tuple[int, ...]] = {"coef": (k, len(self.features)), "coef_error": (k, dim)}
-        shapes |= dict.fromkeys(("intercept", "weights", "noise", "intercept_error"), (k,))
-        for name, shape in shapes.items():
-            part = getattr(self, name)
-            if part is not None and (part.shape != shape or not np.isfinite(part).all()):
-                raise ValueError(f"{name} is not {shape} finite numbers")
-        if (self.noise < 0).any() or (self.weights < 0).any():
-            raise ValueError("noise or weights are below 0")
-        if self.factor is not None:
-            wide = dim + self.has_intercept
-            if self.factor.ndim != 3 or self.factor.shape[:2] != (k, wide) or not np.isfinite(self.factor).all():
-                raise ValueError(f"factor is not {(k, wide, 'r')} finite numbers")
-            if (self.noise <= 0).any() or self.loss != "squared":
-                raise ValueError("personal models need noise and squared loss")
-        if k < 1 or type(self.has_intercept) is not bool:
-            raise ValueError("no kinds, or has_intercept is neither true nor false")
-
     def check_known(self, known: Assignment) -> None:
         """Refuse what is not known of clients of these kinds."""
         if not isinstance(known, Assignment):
@@ -334,13 +217,13 @@ class Model:
             kinds = known.probabilities.shape[1]
             raise DataError(f"these clients were assigned to {kinds} kinds, the model has {self.n_clusters}")
 
-    def _check_uncertainty(self, told: Floats, wanted: Floats) -> None:
-        """Refuse bounds for clients of whose deviations the uncertainty was not kept."""
-        if told.shape[1:] != wanted.shape[1:] or np.isnan(told).any():
-            raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
-
-    def _check_features(self, features: tuple[str, ...]) -> None:
+    def check_features(self, features: tuple[str, ...]) -> None:
+        """Refuse rows with other columns."""
         if features != self.terms:
             raise DataError(
                 f"the model was fitted on the features {', '.join(self.terms)}, these rows have {', '.join(features)}"
             )
+
+
+MOST_KEPT = 300
+"""Numbers of posterior covariances that are kept for a client, at most, unless they are asked for."""

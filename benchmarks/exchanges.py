@@ -26,7 +26,7 @@ import numpy as np
 from mixfed import LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.core.arrays import Array
 from mixfed.evaluation.simulation import Simulation
-from mixfed.exchange.base import Each, Query
+from mixfed.exchange.base import PerClient, Query
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.recipes.paper.theory import least_gap
 from mixfed.tables.write import write_parquet
@@ -114,7 +114,7 @@ class Tape:
         self.asked.append((type(query).__name__, lambda pool: pool.ask(query)))
         return self.pool.ask(query, who)
 
-    def ask_each(self, query: Each[Any], who: Array) -> Any:
+    def ask_each(self, query: PerClient[Any], who: Array) -> Any:
         """Keep a question to single clients."""
         self.asked.append((type(query).__name__, lambda pool: pool.ask_each(query, who)))
         return self.pool.ask_each(query, who)

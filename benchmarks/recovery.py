@@ -75,8 +75,8 @@ def from_truth(made: Simulation) -> Floats:
     k = len(made.theta)
     shares = np.bincount(made.labels, minlength=k) / len(made.labels)
     mixture, _ = em.climb(em.at(made.theta, made.design.noise, shares), steps=30)
-    near = converse(em.pool, [refine(em.frame, mixture, em.rules)])[0]
-    found = converse(em.pool, [polish(em.frame, near)])[0]
+    near = converse(em.pool, [refine(em.units, mixture, em.rules)])[0]
+    found = converse(em.pool, [polish(em.units, near)])[0]
     return em.models(found.mixture)
 
 

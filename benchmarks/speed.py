@@ -28,8 +28,8 @@ import numpy as np
 from mixfed import Clients, LocalPool, bottleneck_distance, fit_auto, simulate
 from mixfed.evaluation.simulation import Simulation
 from mixfed.exchange.census import Census
-from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
-from mixfed.exchange.mixture import Candidates, Expect
+from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture, Update
+from mixfed.exchange.mixture import Candidates, MixtureSums
 from mixfed.exchange.pool import Pool
 from mixfed.model.fit import Fit
 from mixfed.model.residuals import residuals
@@ -93,7 +93,7 @@ def exact_round(clients: Clients, theta: np.ndarray, noise: float) -> Callable[[
     k = len(theta)
     log_variance = np.full((1, k), 2.0 * np.log(noise / frame.scale))
     candidate = Candidates(from_user(frame, theta)[None], log_variance, np.full((1, k), -np.log(k)))
-    return lambda: pool.ask(Expect(frame, candidate))
+    return lambda: pool.ask(MixtureSums(frame, candidate))
 
 
 def rounds(results: Results) -> None:
@@ -112,7 +112,7 @@ def rounds(results: Results) -> None:
         "hard FedProx": (FedProx(0.5), 5),
     }
     works: dict[str, tuple[list[Callable[[], object]], float]] = {
-        name: ([partial(LocalPool(own).ask, Refine(mixture, True, update)) for own in (clients, single)], limit)
+        name: ([partial(LocalPool(own).ask, LocalUpdate(mixture, True, update)) for own in (clients, single)], limit)
         for name, (update, limit) in updates.items()
     }
     works["soft, exact"] = [exact_round(own, theta, 0.3) for own in (clients, single)], 6
@@ -242,7 +242,7 @@ class Watched(LocalPool):
         self.note("server: search among anchors, Newton steps")
         reply = super().ask(query, who)
         name = type(query).__name__
-        if name == "Expect":
+        if name == "MixtureSums":
             name = "Expect, with curvature" if query.curvature else "Expect, scores only"
         self.note(f"clients: {name}, {'all' if who is None else 'a sample'}")
         return reply

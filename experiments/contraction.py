@@ -18,8 +18,8 @@ import numpy as np
 from mixfed import LocalPool, PaperSettings, simulate
 from mixfed.core.arrays import Floats
 from mixfed.evaluation.simulation import Simulation
-from mixfed.exchange.census import Census, Peak
-from mixfed.exchange.local_update import Refine
+from mixfed.exchange.census import Census, LargestNorm
+from mixfed.exchange.local_update import LocalUpdate
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper.theory import predict
 
@@ -60,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     made = simulate(n_clients=3000, dim=10, n_clusters=3, noise=0.3, seed=options.seed)
     pool = LocalPool(made.clients)
-    census, peak = pool.ask(Census()), pool.ask(Peak()).peak
+    census, peak = pool.ask(Census()), pool.ask(LargestNorm()).peak
     print(f"{'update':>8} {'eta':>5} {'s':>3} {'gamma':>6} {'kappa':>6} {'rho':>6}", end=" ")
     print(f"{'measured':>9} {'predicted':>10} {'kappa = 1':>10}   (predictions up to constants)")
     for name, step, local_steps in UPDATES:
@@ -72,7 +72,7 @@ def main() -> None:
         )
         update = settings.local_update
         end = fedx.State(0, fedx.init(made.theta, pool).mixture)
-        reply = pool.ask(Refine(end.mixture, hard=True))
+        reply = pool.ask(LocalUpdate(end.mixture, hard=True))
         theory = predict(
             sizes=census.sizes,
             counts=census.counts,

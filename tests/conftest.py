@@ -8,19 +8,19 @@ from hypothesis import settings
 
 from mixfed.clients.packed import Clients
 from mixfed.evaluation.simulation import Simulation, simulate
-from mixfed.exchange.units import Frame
+from mixfed.exchange.units import StandardUnits
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
 settings.register_profile("mixfed", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("mixfed")
 
 
-def random_frame(seed: int, columns: int, dim: int | None = None) -> Frame:
+def random_frame(seed: int, columns: int, dim: int | None = None) -> StandardUnits:
     """Units that nobody would choose, for columns of a table seen in some dimensions."""
     rng = np.random.default_rng([seed, 7])
     whiten = rng.standard_normal((columns, dim or columns))
-    centre, stretch, slope = rng.standard_normal(columns), rng.uniform(0.5, 2, columns), rng.standard_normal(columns)
-    return Frame(centre, stretch, whiten, slope, 0.3, 1.7, None, 1.0)
+    centre, inverse_sd, slope = rng.standard_normal(columns), rng.uniform(0.5, 2, columns), rng.standard_normal(columns)
+    return StandardUnits(centre, inverse_sd, whiten, slope, 0.3, 1.7, None, 1.0)
 
 
 def random_clients(seed: int, sizes: list[int], dim: int, *, single: bool = False) -> Clients:

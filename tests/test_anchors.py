@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from conftest import random_clients, random_frame
 from mixfed.clients.local import LocalPool
-from mixfed.exchange.anchors import Project, Statistics
-from mixfed.exchange.mixture import Candidates, ExpectSum
+from mixfed.exchange.anchors import AnchorEquations, Project
+from mixfed.exchange.mixture import Candidates, MixtureReply
 from mixfed.kernels import anchor_em as climbing
 from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors
 from mixfed.recipes.auto.merge_split import splits
-from mixfed.recipes.updates import NEARBY, Rules, distinct, maximise, nearby, values
+from mixfed.recipes.updates import NEARBY, Penalty, distinct, maximise, nearby, values
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -30,7 +30,7 @@ def test_climbing_is_steps_of_em(seed, dim, k, count, shared):
     rng = np.random.default_rng(seed)
     clients, frame = random_clients(seed, rng.integers(1, 9, 40).tolist(), dim), random_frame(seed, dim)
     statistics = LocalPool(clients).ask_each(Project(frame, np.eye(dim)), np.arange(clients.n_clients))
-    anchors = Anchors(statistics, rng.uniform(0.5, 3.0, clients.n_clients), Rules(shared, 0.1))
+    anchors = Anchors(statistics, rng.uniform(0.5, 3.0, clients.n_clients), Penalty(shared, 0.1))
     plain = start = random_mixtures(rng, count, k, dim)
     for _ in range(3):
         reply = anchors.expect(plain)
@@ -57,8 +57,8 @@ def test_places_are_drawn_by_their_weights():
 def test_a_sieve_stands_for_all_anchors(rows):
     rng = np.random.default_rng(1)
     count, k, dim = 4 * LEAST_SIEVED, 2, 3
-    statistics = Statistics(np.full(count, rows), np.ones(count), rng.random((count, dim)), np.ones((count, 6)))
-    anchors = Anchors(statistics, rng.uniform(1, 2, count), Rules())
+    statistics = AnchorEquations(np.full(count, rows), np.ones(count), rng.random((count, dim)), np.ones((count, 6)))
+    anchors = Anchors(statistics, rng.uniform(1, 2, count), Penalty())
     few = anchors.sieve(k)
     step = count // len(few.rows)
     assert step == max(1, min(4, int(rows * count / (SIEVE_ROWS * k * dim))))
@@ -88,7 +88,7 @@ def test_no_two_splits_are_the_same(k):
     dim = 3
     mixture, root = random_mixtures(rng, 1, k, dim), rng.standard_normal((k, dim, dim))
     overlap = rng.random((k, k))
-    reply = ExpectSum(
+    reply = MixtureReply(
         np.zeros(1),
         rng.uniform(10, 20, (1, k)),
         rng.uniform(30, 60, (1, k)),

@@ -14,12 +14,12 @@ from mixfed.clients.local import LocalPool
 from mixfed.clients.packed import Clients
 from mixfed.core.symmetric import mirrored
 from mixfed.exchange.anchors import Project
-from mixfed.exchange.base import Together
+from mixfed.exchange.base import Batch
 from mixfed.exchange.census import Census
-from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
-from mixfed.exchange.mixture import Candidates, Expect, LocalStep, SplitMoments
+from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture
+from mixfed.exchange.mixture import Candidates, LocalStep, MixtureSums, SplitMoments
 from mixfed.exchange.moments import Gram, PairMoments
-from mixfed.exchange.units import Frame
+from mixfed.exchange.units import StandardUnits
 from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto.anchors import Anchors
 from mixfed.recipes.standardise import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
@@ -29,9 +29,9 @@ seeds = st.integers(0, 2**32 - 1)
 sizes = st.lists(st.integers(1, 6), min_size=2, max_size=12)
 
 
-def plain_frame(dim: int) -> Frame:
+def plain_frame(dim: int) -> StandardUnits:
     """Units in which nothing is changed."""
-    return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
+    return StandardUnits(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
 
 
 def random_candidates(seed: int, count: int, k: int, dim: int) -> Candidates:
@@ -42,7 +42,7 @@ def random_candidates(seed: int, count: int, k: int, dim: int) -> Candidates:
 
 def standard_rows(clients, frame, i):
     phi, y = client_rows(clients, i)
-    x = (phi - frame.centre) * frame.stretch
+    x = (phi - frame.centre) * frame.inverse_sd
     return x @ frame.whiten, (y - frame.target_centre - x @ frame.slope) / frame.scale
 
 
@@ -57,7 +57,7 @@ def log_density(z, y, candidates, c):
 def test_expectations_equal_a_plain_loop(seed, sizes, dim, more, k, count, hard):
     clients, frame = random_clients(seed, sizes, dim + more), random_frame(seed, dim + more, dim)
     candidates = random_candidates(seed, count, k, dim)
-    reply = LocalPool(clients).ask(Expect(frame, candidates, tuple(range(count)), hard))
+    reply = LocalPool(clients).ask(MixtureSums(frame, candidates, tuple(range(count)), hard))
     for c in range(count):
         likelihood, clients_, rows, overlap = 0.0, np.zeros(k), np.zeros(k), np.zeros((k, k))
         squares, score_, gram = np.zeros(k), np.zeros((k, dim)), np.zeros((k, dim, dim))
@@ -141,8 +141,8 @@ def test_anchors_who_are_everybody_say_what_all_clients_say(seed, sizes, dim, k)
     clients, frame = random_clients(seed, sizes, dim), random_frame(seed, dim)
     pool, candidates = LocalPool(clients), random_candidates(seed, 2, k, dim)
     statistics = pool.ask_each(Project(frame, np.eye(dim)), np.arange(clients.n_clients))
-    said = Anchors(statistics, np.ones(clients.n_clients), mixtures.Rules()).expect(candidates)
-    asked = pool.ask(Expect(frame, candidates))
+    said = Anchors(statistics, np.ones(clients.n_clients), mixtures.Penalty()).expect(candidates)
+    asked = pool.ask(MixtureSums(frame, candidates))
     for name in ("likelihood", "clients", "rows", "squares", "score", "gram"):
         np.testing.assert_allclose(getattr(said, name), getattr(asked, name), rtol=1e-7, atol=1e-7, err_msg=name)
 
@@ -154,7 +154,7 @@ def test_a_local_step_in_plain_units_is_a_round_of_phase_2(seed, sizes, dim, k, 
     pool = LocalPool(clients)
     local = pool.ask(LocalStep(plain_frame(dim), mixture, update, hard))
     plain = Mixture(mixture.theta[0], np.exp(mixture.log_weight[0]), np.exp(0.5 * mixture.log_variance[0]))
-    paper = pool.ask(Refine(plain, hard, update))
+    paper = pool.ask(LocalUpdate(plain, hard, update))
     for name, value in vars(paper).items():
         np.testing.assert_allclose(getattr(local, name), value, **EXACT, err_msg=name)
 
@@ -168,10 +168,10 @@ def test_every_reply_is_the_sum_of_the_clients_replies(seed, sizes, dim, more, h
         Gram(np.zeros(columns), np.ones(columns), 0.0, 2.0),
         PairMoments(frame, True),
         SplitMoments(frame, mixture),
-        Expect(frame, random_candidates(seed, 2, 2, dim), (1,), hard),
+        MixtureSums(frame, random_candidates(seed, 2, 2, dim), (1,), hard),
         LocalStep(frame, mixture, FedAvg(0.1, 2), hard),
     ]
-    for query in [*queries, Together(tuple(queries))]:
+    for query in [*queries, Batch(tuple(queries))]:
         whole = answer(query, clients)
         parts = [answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients)]
         total = parts[0]
@@ -194,9 +194,9 @@ def arrays_of(reply):
 def test_the_information_is_the_curvature_of_the_likelihood(shared):
     clients, dim, k = simulate("mirror", n_clients=60, dim=2, noise=0.8, seed=3).clients, 2, 2
     pool, frame = LocalPool(clients), plain_frame(2)
-    mixture, rules = random_candidates(1, 1, k, dim), mixtures.Rules(shared)
+    mixture, rules = random_candidates(1, 1, k, dim), mixtures.Penalty(shared)
     for _ in range(3000):  # to the maximum, where the identity is exact
-        mixture = mixtures.maximise(mixture, pool.ask(Expect(frame, mixture)), rules)
+        mixture = mixtures.maximise(mixture, pool.ask(MixtureSums(frame, mixture)), rules)
     free = mixtures.parameters(k, dim, shared)
 
     def value(step):
@@ -207,24 +207,24 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
             mixture.log_variance + moved[None, :, -2],
             weight - np.logaddexp.reduce(weight[0]),
         )
-        return mixtures.values(shifted, pool.ask(Expect(frame, shifted)), rules)[0]
+        return mixtures.values(shifted, pool.ask(MixtureSums(frame, shifted)), rules)[0]
 
     size, h = free.shape[1], 1e-3
     steps = h * np.eye(size)
     curvature = np.array(
         [[(value(a + b) - value(a - b) - value(b - a) + value(-a - b)) / (4 * h * h) for b in steps] for a in steps]
     )
-    reply = pool.ask(Expect(frame, mixture, (0,)))
+    reply = pool.ask(MixtureSums(frame, mixture, (0,)))
     complete = mixtures.complete_information(mixture, reply, 0, rules)
     information = free.T @ (complete - mirrored(reply.missing[0], k)) @ free
     np.testing.assert_allclose(information, -curvature, rtol=2e-3, atol=2e-2)
     newton = mixtures.newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
-    assert newton.decrement < 1e-10
+    assert newton.newton_decrement < 1e-10
     spread = mixtures.covariance(mixture, reply, 0, reply.missing[0], rules)
     np.testing.assert_allclose(spread[1], np.linalg.inv(information)[dim : 2 * dim, dim : 2 * dim], rtol=1e-8)
 
 
-def frame_of(clients: Clients) -> tuple[Frame, np.ndarray]:
+def frame_of(clients: Clients) -> tuple[StandardUnits, np.ndarray]:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)

@@ -11,14 +11,14 @@ import pytest
 from conftest import random_clients
 from federations import Disturbed, same, split
 from mixfed import LocalPool, simulate
-from mixfed.exchange.anchors import Statistics
-from mixfed.exchange.base import Replies
+from mixfed.exchange.anchors import AnchorEquations
+from mixfed.exchange.base import BatchReply
 from mixfed.exchange.census import Census, CensusSum
 from mixfed.exchange.local_update import ModelSum
-from mixfed.exchange.mixture import ExpectNumbers
+from mixfed.exchange.mixture import MixtureNumbers
 from mixfed.exchange.moments import GramSum, PairSum
 from mixfed.exchange.pool import Sample
-from mixfed.exchange.random_effects import DeviateSum
+from mixfed.exchange.random_effects import RandomEffectsReply
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.messages import VERSION, Answer, pack, unpack
 from mixfed.federation.pool import SitesLostError
@@ -35,8 +35,8 @@ def changed(change):
 
 
 def each(content, change):
-    if isinstance(content, Replies):
-        return Replies(tuple(each(part, change) for part in content.parts))
+    if isinstance(content, BatchReply):
+        return BatchReply(tuple(each(part, change) for part in content.parts))
     return change(content)
 
 
@@ -60,8 +60,8 @@ def with_single_precision(content):
 
 
 def with_part(content, name, change):
-    """Change a part of a content; that of an `ExpectNumbers` about `small` goes by the name that it gets later."""
-    if not isinstance(content, ExpectNumbers):
+    """Change a part of a content; that of an `MixtureNumbers` about `small` goes by the name that it gets later."""
+    if not isinstance(content, MixtureNumbers):
         return dataclasses.replace(content, **{name: change(getattr(content, name))})
     made = dataclasses.replace(content, numbers=content.numbers.copy())
     part = getattr(made.named(k=3, width=5), name)
@@ -126,7 +126,7 @@ def test_a_bad_answer_is_dropped_and_asked_for_again(small, tmp_path, kind):
 
     def disturb(name, number, content):
         answer = unpack(content, Answer)
-        if name == "site-1" and isinstance(answer.content, ExpectNumbers) and len(times) < 3:
+        if name == "site-1" and isinstance(answer.content, MixtureNumbers) and len(times) < 3:
             times.append(number)
             return make(content)
         return [content]
@@ -145,7 +145,7 @@ def test_a_site_whose_answers_stay_bad_is_left_out(small, tmp_path):
     make, reason = BAD["huge mass"]
 
     def disturb(name, number, content):
-        bad = name == "site-1" and isinstance(unpack(content, Answer).content, ExpectNumbers)
+        bad = name == "site-1" and isinstance(unpack(content, Answer).content, MixtureNumbers)
         return make(content) if bad else [content]
 
     sites = split(small.clients, 4)
@@ -197,16 +197,16 @@ def answer_of(kind, change):
         (GramSum, {"cross": lambda old: old + 1e5}),
         (PairSum, {"moments": lambda old: old + 1e300}),
         (PairSum, {"rows": 10**9}),
-        (Statistics, {"gram": lambda old: old + 1e300}),
-        (Statistics, {"cross": lambda old: old - 1e300}),
-        (Statistics, {"rows": lambda old: old + np.where(np.arange(len(old)) == 0, 1e6, -1e6)}),
-        (Statistics, {"square": lambda old: old * 0.0}),
-        (ExpectNumbers, {"likelihood": lambda old: old + 1e300}),
-        (ExpectNumbers, {"likelihood": lambda old: old - 1e300}),
-        (ExpectNumbers, {"score": lambda old: old + 1e5}),
-        (ExpectNumbers, {"gram": lambda old: old - 1e300}),
-        (ExpectNumbers, {"squares": lambda old: old * 0.0}),
-        (ExpectNumbers, {"squares": lambda old: old + 1e300}),
+        (AnchorEquations, {"gram": lambda old: old + 1e300}),
+        (AnchorEquations, {"cross": lambda old: old - 1e300}),
+        (AnchorEquations, {"rows": lambda old: old + np.where(np.arange(len(old)) == 0, 1e6, -1e6)}),
+        (AnchorEquations, {"square": lambda old: old * 0.0}),
+        (MixtureNumbers, {"likelihood": lambda old: old + 1e300}),
+        (MixtureNumbers, {"likelihood": lambda old: old - 1e300}),
+        (MixtureNumbers, {"score": lambda old: old + 1e5}),
+        (MixtureNumbers, {"gram": lambda old: old - 1e300}),
+        (MixtureNumbers, {"squares": lambda old: old * 0.0}),
+        (MixtureNumbers, {"squares": lambda old: old + 1e300}),
         (ModelSum, {"loss": lambda old: -old}),
         (ModelSum, {"loss": lambda old: 1e300 * old}),
         (CensusSum, {"total": lambda old: old + 1e6}),
@@ -392,7 +392,7 @@ def test_wild_derivatives_of_one_site_do_not_hold_up_the_others(tmp_path):
 
     def wild(name, number, content):
         answer = unpack(content, Answer)
-        if name == "site-1" and isinstance(answer.content, DeviateSum):
+        if name == "site-1" and isinstance(answer.content, RandomEffectsReply):
             wilder = dataclasses.replace(answer.content, score=1e200 * answer.content.score)
             return [pack(dataclasses.replace(answer, content=wilder))]
         return [content]

@@ -39,9 +39,9 @@ from mixfed.clients.dask_shards import cut_evenly  # noqa: E402
 from mixfed.exchange.anchors import Descend, Project  # noqa: E402
 from mixfed.exchange.census import Census  # noqa: E402
 from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
-from mixfed.exchange.local_update import Mixture, Refine  # noqa: E402
+from mixfed.exchange.local_update import LocalUpdate, Mixture  # noqa: E402
 from mixfed.exchange.pool import Sample  # noqa: E402
-from mixfed.exchange.units import Frame  # noqa: E402
+from mixfed.exchange.units import StandardUnits  # noqa: E402
 from mixfed.model.model import Model  # noqa: E402
 from mixfed.recipes.paper.theory import least_gap  # noqa: E402
 
@@ -173,7 +173,7 @@ def test_a_sample_is_of_the_same_clients_wherever_they_live(client):
     clients = simulate(n_clients=3000, dim=3, n_clusters=2, seed=3).clients
     clients = dataclasses.replace(clients, ids=np.array([f"client {i:05d}" for i in clients.ids], dtype=object))
     sample = Sample(seed=4, share=0.2)
-    query = Refine(Mixture(np.eye(3)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
+    query = LocalUpdate(Mixture(np.eye(3)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     pool = DaskPool(client, clients, 4)
     expected = LocalPool(clients).ask(query, sample)
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_single_clients_reply_in_the_order_asked(client, made, kind):
     who = np.random.default_rng(0).permutation(np.argsort(-made.clients.rows)[:10])
     rng = np.random.default_rng(1)
     if kind == "project":
-        frame = Frame(np.zeros(4), np.ones(4), np.eye(4), np.zeros(4), 0.0, 1.0, None, 1.0)
+        frame = StandardUnits(np.zeros(4), np.ones(4), np.eye(4), np.zeros(4), 0.0, 1.0, None, 1.0)
         query = Project(frame, rng.standard_normal((4, 2)))
     else:
         basis = np.linalg.qr(rng.standard_normal((len(who), 4, 2)))[0]
@@ -229,7 +229,7 @@ def test_shards_end_where_blocks_end_if_there_are_enough():
 
 def test_a_query_too_large_to_travel_with_every_task_is_answered_too(client, made, monkeypatch):
     monkeypatch.setattr("mixfed.clients.dask._BY_ARGUMENT", 10)
-    query = Refine(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
+    query = LocalUpdate(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     found, expected = (pool.ask(query) for pool in (DaskPool(client, made.clients), LocalPool(made.clients)))
     np.testing.assert_allclose(found.shift, expected.shift, rtol=1e-9)
 
@@ -325,11 +325,11 @@ def test_a_killed_worker_that_stays_away_changes_nothing_and_without_workers_the
     with bare_cluster(2) as (client, processes, _):
         undisturbed = auto(DaskPool(client, clients, 4), clients)
         sample, read = Sample(seed=1, share=0.3), DaskPool.from_files(client, files, "client", "y", intercept=False)
-        sampled, counted = DaskPool(client, clients, 4), read.ask(Census())
+        sampled, with_weights = DaskPool(client, clients, 4), read.ask(Census())
         before = sampled.ask(Census(), sample)
         equal(auto(Disturbed(DaskPool(client, clients, 4), 12, processes[0].kill), clients).model, undisturbed.model)
         assert len(client.nthreads()) == 1
-        for now, then in ((sampled.ask(Census(), sample), before), (read.ask(Census()), counted)):
+        for now, then in ((sampled.ask(Census(), sample), before), (read.ask(Census()), with_weights)):
             np.testing.assert_array_equal(now.total, then.total)
 
         # The last worker goes in the middle of a run, which can go on elsewhere.
@@ -348,7 +348,7 @@ def test_a_killed_worker_that_stays_away_changes_nothing_and_without_workers_the
 
 def test_a_worker_killed_while_it_works_changes_nothing(client, made):
     """Killed from outside at some moment, rather than between exchanges."""
-    query = Refine(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
+    query = LocalUpdate(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     pool = DaskPool(client, made.clients, 4)
     undisturbed = pool.ask(query)
     pid = next(iter(client.run(os.getpid).values()))

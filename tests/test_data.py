@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mixfed import Clients, DataError, LocalPool, simulate
 from mixfed.core.names import INTERCEPT
-from mixfed.exchange.local_update import FedProx, Mixture, Refine
+from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
 
 
 def frame(rows=40, seed=0):
@@ -71,7 +71,7 @@ def test_single_precision_stays_and_integers_become_double():
 def test_rows_that_lie_in_another_order_give_the_same_sums():
     made = simulate(n_clients=500, dim=5, n_clusters=2, seed=0)
     clients, mixture = made.clients, Mixture(made.theta, np.full(2, 0.5), np.ones(2))
-    question = Refine(mixture, False, FedProx(0.5))
+    question = LocalUpdate(mixture, False, FedProx(0.5))
     expected = LocalPool(clients).ask(question)
     for phi in (np.asfortranarray(clients.phi), np.repeat(clients.phi, 2, axis=1)[:, ::2]):
         found = LocalPool(dataclasses.replace(clients, phi=phi)).ask(question)

@@ -12,7 +12,7 @@ import pytest
 
 from federations import Disturbed, local_fit, same, split
 from mixfed import LocalPool, PaperSettings, PoolError, SettingsError, fit_paper, simulate
-from mixfed.exchange.census import Census, CensusSum, Peak
+from mixfed.exchange.census import Census, CensusSum, LargestNorm
 from mixfed.exchange.pool import Sample
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct
 from mixfed.federation.messages import Answer, unpack
@@ -124,7 +124,7 @@ def test_queries_agree_with_one_process_one_by_one(small):
         there, expected = pool.ask(Census(), asked), local.ask(Census(), here)
         for field in dataclasses.fields(CensusSum):
             np.testing.assert_allclose(getattr(there, field.name), getattr(expected, field.name), rtol=1e-12)
-    assert pool.ask(Peak()).peak == local.ask(Peak()).peak
+    assert pool.ask(LargestNorm()).peak == local.ask(LargestNorm()).peak
 
 
 # ---------------------------------------------------------------- late, gone, back
@@ -153,8 +153,8 @@ def test_with_sites_that_drop_at_random_in_every_exchange(small, tmp_path):
 def test_a_late_site_works_once(small):
     """What it worked out while nobody waited is given when it is asked again."""
     sites = split(small.clients, 3)
-    counted = []
-    sites["site-1"].log = lambda line: counted.append(line["exchange"])
+    with_weights = []
+    sites["site-1"].log = lambda line: with_weights.append(line["exchange"])
 
     def disturb(name, number, content):
         late = name == "site-1" and number % 3
@@ -162,7 +162,7 @@ def test_a_late_site_works_once(small):
 
     pool = FederatedPool(Disturbed(sites, disturb), intercept=False, pause=0.0)
     pool.ask(Census())
-    assert counted == [1, 2]
+    assert with_weights == [1, 2]
 
 
 def test_a_site_that_is_gone_is_left_out_and_nothing_of_it_is_kept(small, tmp_path):

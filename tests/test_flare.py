@@ -35,7 +35,7 @@ pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]
 from mixfed.federation.flare import admin as desk
 from mixfed.federation.flare import jobs
 from mixfed.federation.flare import processes as parties
-from mixfed.federation.flare.admin import Desk, new_run, read_result
+from mixfed.federation.flare.admin import AdminSession, new_run, read_result
 from mixfed.federation.flare.kits import Role, open_kit, provision
 from mixfed.federation.flare.local import divide, largest_difference, running
 from test_help import COMMANDS, example, run
@@ -173,7 +173,7 @@ def test_a_site_takes_no_code(kits, tmp_path, monkeypatch):
         (folder / "site" / "custom" / "own.py").write_text("answer = 42\n")
 
     monkeypatch.setattr(desk, "write_job", with_code)
-    with Desk(kits["admin"]) as line:
+    with AdminSession(kits["admin"]) as line:
         job = line.submit(new_run(kits["admin"], "code", LONG))
         line.follow(job, ignore)
         with pytest.raises(PoolError, match="BYOC not permitted"):
@@ -267,7 +267,7 @@ def test_a_run_goes_on_after_a_worker_was_killed(kits, tmp_path):
 
 
 def server_start(kits):
-    with Desk(kits["admin"]) as line:
+    with AdminSession(kits["admin"]) as line:
         return line.server_start()
 
 
@@ -289,7 +289,7 @@ def test_a_server_that_is_back_before_anybody_noticed_has_lost_the_job(kits):
         get_system_info=lambda: SimpleNamespace(server_info=SimpleNamespace(start_time=next(starts))),
         do_app_command=lambda *asked: {},
     )
-    line = Desk(kits["admin"])
+    line = AdminSession(kits["admin"])
     line._session = session
     with pytest.raises(PoolError, match="was started anew"):
         line.follow("job", ignore)
@@ -297,7 +297,7 @@ def test_a_server_that_is_back_before_anybody_noticed_has_lost_the_job(kits):
 
 def test_a_run_without_a_site_that_was_killed_is_the_fit_of_the_others(kits, tmp_path):
     run = new_run(kits["admin"], "site", LONG)
-    with Desk(kits["admin"]) as line:
+    with AdminSession(kits["admin"]) as line:
         job = line.submit(run)
         wait_until(lambda: exchanges(kits, "site") > 20)
         kill(*parties.processes(kits["site-2"]))

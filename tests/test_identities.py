@@ -17,8 +17,8 @@ from mixfed.clients.answers.local_update import own_models
 from mixfed.clients.local import LocalPool
 from mixfed.clients.memberships import memberships
 from mixfed.exchange.anchors import ApplyMoment
-from mixfed.exchange.census import Census, Peak
-from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine, Update
+from mixfed.exchange.census import Census, LargestNorm
+from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture, Update
 from mixfed.recipes.paper import fedx
 from mixfed.recipes.paper.orthogonal_iteration import federated_orthogonal_iteration
 from mixfed.recipes.paper.theory import stability
@@ -95,7 +95,7 @@ def test_two_half_steps_apply_yyt(seed, clients, dim, width, anchors):
 def test_a_round_of_phase_2_equals_lemma_1(seed, sizes, dim, k, update, hard):
     clients = random_clients(seed, sizes, dim)
     mixture = random_mixture(seed, k, dim)
-    shift = LocalPool(clients).ask(Refine(mixture, hard, update)).mean_shift()
+    shift = LocalPool(clients).ask(LocalUpdate(mixture, hard, update)).mean_shift()
     membership = plain_memberships(clients, mixture, hard)
     for j in range(k):
         blocks = [local_matrix(client_rows(clients, i)[0], update, membership[i, j]) for i in range(clients.n_clients)]
@@ -127,7 +127,7 @@ def test_eigenvalues_of_a_local_matrix_lie_between_s_over_kappa_and_s(seed, rows
 def test_one_local_step_is_a_gradient_step_of_ifca_weighted_by_rows(seed, sizes, dim, k, step):
     clients = random_clients(seed, sizes, dim)
     mixture = random_mixture(seed, k, dim)
-    moved = mixture.theta + LocalPool(clients).ask(Refine(mixture, True, FedAvg(step, 1))).mean_shift()
+    moved = mixture.theta + LocalPool(clients).ask(LocalUpdate(mixture, True, FedAvg(step, 1))).mean_shift()
     expected = mixture.theta.copy()
     for i in range(clients.n_clients):
         phi, y = client_rows(clients, i)
@@ -143,9 +143,9 @@ def test_the_reply_of_a_site_is_the_sum_of_its_clients_replies(seed, sizes, dim,
     rng = np.random.default_rng([seed, 3])
     queries = [
         Census(),
-        Peak(),
+        LargestNorm(),
         ApplyMoment(rng.standard_normal((2, dim)), rng.standard_normal((2, dim, 1)), data.draw(st.booleans())),
-        Refine(random_mixture(seed, 3, dim), data.draw(st.booleans()), data.draw(updates)),
+        LocalUpdate(random_mixture(seed, 3, dim), data.draw(st.booleans()), data.draw(updates)),
     ]
     for query in queries:
         site = answer(query, clients)
@@ -196,7 +196,7 @@ def test_relabelling_clusters_and_reordering_clients_changes_only_the_order(seed
 def test_a_clients_own_model_is_its_local_update_of_its_own_kind(seed, sizes, dim, k, update, hard):
     clients = random_clients(seed, sizes, dim)
     mixture = random_mixture(seed, k, dim)
-    own = own_models(Refine(mixture, hard, update), clients)
+    own = own_models(LocalUpdate(mixture, hard, update), clients)
     membership = plain_memberships(clients, mixture, hard)
     for i in range(clients.n_clients):
         phi, y = client_rows(clients, i)

@@ -23,7 +23,7 @@ from mixfed import (
 )
 from mixfed.clients.answers.local_update import own_models
 from mixfed.exchange.journal import JournalPool, fingerprint
-from mixfed.exchange.local_update import FedProx, Mixture, Refine
+from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
 from mixfed.exchange.moments import GramSum
 from mixfed.exchange.registry import MESSAGES
 from mixfed.model.model import Model
@@ -169,7 +169,7 @@ def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path, monkeyp
 
 def test_every_client_has_a_model_of_its_own(small):
     model = run(small).model
-    query = Refine(model.mixture, True, settings_for(small).local_update)
+    query = LocalUpdate(model.mixture, True, settings_for(small).local_update)
     own = own_models(query, small.clients)
     errors = np.linalg.norm(own - small.theta[small.labels], axis=1)
     assert np.mean(errors < 0.5) > 0.95
@@ -221,7 +221,7 @@ def test_models_that_run_away_are_refused(small, membership):
 def test_a_kind_that_nobody_is_of_has_no_loss_however_far_it_is(small):
     theta = np.zeros((2, small.theta.shape[1]))
     theta[1] = 1e160
-    reply = LocalPool(small.clients).ask(Refine(Mixture(theta, np.full(2, 0.5), np.ones(2)), False, FedProx(0.1)))
+    reply = LocalPool(small.clients).ask(LocalUpdate(Mixture(theta, np.full(2, 0.5), np.ones(2)), False, FedProx(0.1)))
     assert reply.loss[0] == pytest.approx(0.5 * np.sum(small.clients.y**2))
     assert reply.loss[1] == 0.0
     assert (reply.shift[1] == 0.0).all()

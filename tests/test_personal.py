@@ -35,18 +35,18 @@ from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.exchange.codec import decode, encode
 from mixfed.exchange.mixture import Candidates
 from mixfed.exchange.pool import Sample
-from mixfed.exchange.random_effects import Deviate, LeaveOut, LeftOutSum, Spreads
-from mixfed.exchange.units import Frame
+from mixfed.exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, RandomEffectsSums
+from mixfed.exchange.units import StandardUnits
 from mixfed.federation import InProcess, Job, Site, conduct
 from mixfed.federation.messages import check_answer, check_query
 from mixfed.federation.privacy import rules
 from mixfed.model.assignment import Assignment
 from mixfed.model.prediction import mixture_quantile
 from mixfed.recipes.conversation import converse
-from mixfed.recipes.personal.climb import improve, started
-from mixfed.recipes.personal.psd_newton import Cone, climb, unbound
+from mixfed.recipes.personal.climb import newton_rounds, started
+from mixfed.recipes.personal.psd_newton import PsdConstraint, climb, unbound
 from mixfed.recipes.personal.updates import cost_of_diagonal
-from mixfed.recipes.updates import Rules
+from mixfed.recipes.updates import Penalty
 from mixfed.tables.rows import Rows, rows_from_arrays
 
 PERSONAL = AutoSettings(personal=True)
@@ -113,13 +113,13 @@ def random_spreads(seed, count, k, dim, full, columns=None):
     half = 0.5 * rng.standard_normal((count, k, dim, dim))
     spread = packed(half @ half.swapaxes(2, 3)) if full else rng.uniform(0.1, 1.0, (count, k, columns or dim))
     weight = np.log(rng.dirichlet(np.full(k, 2.0), size=count))
-    return Spreads(rng.standard_normal((count, k, dim)), rng.uniform(-1, 0.5, (count, k)), weight, spread)
+    return RandomEffects(rng.standard_normal((count, k, dim)), rng.uniform(-1, 0.5, (count, k)), weight, spread)
 
 
 def kinds_of(clients, frame, spreads, c, i, full):
     """What one client says of each kind of candidate c: rows, residuals, theta, Psi and variance."""
     phi, y = client_rows(clients, i)
-    x = (phi - frame.centre) * frame.stretch
+    x = (phi - frame.centre) * frame.inverse_sd
     z, target = x @ frame.whiten, (y - frame.target_centre - x @ frame.slope) / frame.scale
     inverse = np.linalg.inv(frame.whiten)
     for j, own in enumerate(spreads.spread[c]):
@@ -142,7 +142,7 @@ def flat(spreads):
 
 def unflat(numbers, k, dim):
     own = numbers.reshape(1, k, -1)
-    return Spreads(own[..., :dim], own[..., dim], own[..., dim + 1], own[..., dim + 2 :])
+    return RandomEffects(own[..., :dim], own[..., dim], own[..., dim + 1], own[..., dim + 2 :])
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -150,7 +150,7 @@ def unflat(numbers, k, dim):
 def test_sums_equal_a_plain_loop_and_its_derivatives(full, dim, k):
     clients, frame = random_clients(1, [1, 2, 5, 7, 3, 1, 4, 9], dim), random_frame(2, dim)
     spreads, pool = random_spreads(3, 3, k, dim, full), LocalPool(clients)
-    reply = pool.ask(Deviate(frame, spreads, full, (2, 0)))
+    reply = pool.ask(RandomEffectsSums(frame, spreads, full, (2, 0)))
     for c in range(3):
         assert reply.likelihood[c] == pytest.approx(plain_likelihood(clients, frame, spreads, c, full), abs=1e-9)
     start, step = flat(spreads.pick(0)), 1e-5
@@ -162,8 +162,8 @@ def test_sums_equal_a_plain_loop_and_its_derivatives(full, dim, k):
     ]
     np.testing.assert_allclose(reply.score[0].ravel(), np.array(slope) / (2 * step), rtol=1e-5, atol=1e-5)
     scores = [
-        pool.ask(Deviate(frame, unflat(start - e, k, dim), full)).score
-        - pool.ask(Deviate(frame, unflat(start + e, k, dim), full)).score
+        pool.ask(RandomEffectsSums(frame, unflat(start - e, k, dim), full)).score
+        - pool.ask(RandomEffectsSums(frame, unflat(start + e, k, dim), full)).score
         for e in steps
     ]
     bend = np.array(scores).reshape(len(start), -1) / (2 * step)
@@ -178,14 +178,14 @@ def test_fishers_information_is_the_mean_of_the_observed_one():
     """With targets drawn from the model, over many clients."""
     rng = np.random.default_rng(0)
     dim, count = 2, 30_000
-    frame, spreads = Frame.plain(dim), random_spreads(5, 1, 1, dim, True)
+    frame, spreads = StandardUnits.plain(dim), random_spreads(5, 1, 1, dim, True)
     sizes = rng.integers(1, 5, count)
     owner = np.repeat(np.arange(count), sizes)
     x = rng.standard_normal((len(owner), dim))
     own = rng.multivariate_normal(spreads.theta[0, 0], unpacked(spreads.spread[0, 0], dim), count)
     noise = np.exp(0.5 * spreads.log_variance[0, 0]) * rng.standard_normal(len(owner))
     reply = LocalPool(Clients.from_arrays(x, np.sum(x * own[owner], axis=1) + noise, owner)).ask(
-        Deviate(frame, spreads, True, (0,))
+        RandomEffectsSums(frame, spreads, True, (0,))
     )
     observed, expected = (unpacked(part[0, 0], reply.score.shape[-1]) for part in (reply.observed, reply.expected))
     size = np.sqrt(np.diag(expected))
@@ -219,7 +219,7 @@ def test_left_out_rows_are_those_of_a_plain_loop(full):
 @pytest.mark.parametrize("full", [True, False])
 def test_the_exchange_travels_as_bytes(full):
     clients, frame = random_clients(1, [1, 2, 5], 3), random_frame(2, 3, 2)
-    query = Deviate(frame, random_spreads(3, 2, 2, 2, full, 3), full, (1,))
+    query = RandomEffectsSums(frame, random_spreads(3, 2, 2, 2, full, 3), full, (1,))
     sizes = check_query(decode(encode(query)), 3)
     total = LocalPool(clients).answer(query)
     back = decode(encode(total))
@@ -242,7 +242,7 @@ def test_the_form_of_psi_is_chosen_anew_for_every_number_of_kinds():
 def test_information_adds_up_over_many_clients_who_waver(full):
     """Products are made by the pile; of a few clients at a time there is no pile."""
     clients, frame = random_clients(5, [1, 2, 3] * 300, 3), random_frame(6, 3)
-    query = Deviate(frame, random_spreads(7, 2, 3, 3, full), full, (0, 1))
+    query = RandomEffectsSums(frame, random_spreads(7, 2, 3, 3, full), full, (0, 1))
     whole = LocalPool(clients).ask(query)
     few = (LocalPool(clients.subset(np.arange(first, first + 100))).ask(query) for first in range(0, 900, 100))
     parts = reduce(add, few)
@@ -260,7 +260,7 @@ def test_the_way_within_the_cone_starts_where_each_eigenvalue_is_best(full):
     rng, mu = np.random.default_rng(8), 0.3
     numbers = packed(np.diag([-2.0, 0.5, 1.0])) if full else np.array([-2.0, 0.5, 1.0])
     half = rng.standard_normal((len(numbers), len(numbers)))
-    curvature, cone = half @ half.T + np.eye(len(numbers)), Cone(1, 3, full)
+    curvature, cone = half @ half.T + np.eye(len(numbers)), PsdConstraint(1, 3, full)
     found = cone.lifted(numbers, curvature, mu, np.zeros(1))
     own = np.array([0, 2, 5]) if full else np.arange(3)
     np.testing.assert_allclose(np.diag(curvature)[own] * found[own] * (found - numbers)[own], mu)
@@ -278,7 +278,7 @@ def test_a_step_within_the_cone_is_the_best_one(full):
     curvature, slope = half @ half.T + 0.1 * np.eye(size + 2), 3 * rng.standard_normal(size + 2)
     now = packed(np.eye(dim)) if full else np.ones(dim)
     slope[2:] -= 5 * curvature[2:, 2:] @ now
-    step, gain = climb(curvature, slope, unbound(curvature, slope), now, Cone(1, dim, full), np.array([1e-6]))
+    step, gain = climb(curvature, slope, unbound(curvature, slope), now, PsdConstraint(1, dim, full), np.array([1e-6]))
     psi = unpacked(now + step[2:], dim) if full else np.diag(now + step[2:])
     assert np.linalg.eigvalsh(psi).min() >= 0
     lean = (slope - curvature @ step)[2:]
@@ -302,7 +302,7 @@ def steep_problem(seed, full):
         own = slice(free + j * len(units), free + (j + 1) * len(units))
         curvature[own, own] += 30 * np.einsum("ab,pbc,cd,qda->pq", precise, units, precise, units)
     numbers = packed(now).ravel() if full else np.diagonal(now, 0, 1, 2).ravel()
-    return curvature, curvature @ rng.standard_normal(len(half)), numbers, Cone(k, dim, full)
+    return curvature, curvature @ rng.standard_normal(len(half)), numbers, PsdConstraint(k, dim, full)
 
 
 def best_gain(curvature, slope, numbers, cone):
@@ -338,10 +338,10 @@ def test_what_a_diagonal_costs_is_what_fits_of_both_show():
     psi = [[[0.5, 0.06, 0.05], [0.06, 0.6, -0.05], [0.05, -0.05, 0.4]]]
     X, y, owner, *_ = simulated(3, 500, [[1.0, -1.0, 2.0]], psi, [0.7], [1.0], (4, 9))
     clients = Clients.from_arrays(np.column_stack([X, np.ones(len(X))]), y, owner)
-    frame = dataclasses.replace(Frame.plain(3), whiten=np.random.default_rng(5).standard_normal((3, 3)))
+    frame = dataclasses.replace(StandardUnits.plain(3), whiten=np.random.default_rng(5).standard_normal((3, 3)))
     pooled, found = Candidates(np.zeros((1, 1, 3)), np.zeros((1, 1)), np.zeros((1, 1))), {}
     for full in (True, False):
-        steps = improve(frame, started(frame, pooled, full), full, Rules(False), near=1e-9)
+        steps = newton_rounds(frame, started(frame, pooled, full), full, Penalty(False), near=1e-9)
         [found[full]] = converse(LocalPool(clients), [steps])
     gain = found[True].value - found[False].value
     assert 2 < gain < 30
@@ -372,7 +372,7 @@ class Overheard(LocalPool):
         self.told = told
 
     def ask(self, query, who=None):
-        self.told += [(part, who) for part in getattr(query, "parts", (query,)) if isinstance(part, Deviate)]
+        self.told += [(part, who) for part in getattr(query, "parts", (query,)) if isinstance(part, RandomEffectsSums)]
         return super().ask(query, who)
 
 
@@ -774,7 +774,7 @@ def test_a_site_does_not_tell_of_a_few_small_clients_apart():
     clients = Clients.from_arrays(X, X @ [1.0, 2.0] + rng.standard_normal(len(owner)), owner)
     told = []
 
-    class Told(rules.Rules):
+    class Told(rules.Penalty):
         def withheld(self, *about):
             kept = super().withheld(*about)
             told.extend(part for part in getattr(kept, "parts", [kept]) if isinstance(part, LeftOutSum))

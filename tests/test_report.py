@@ -20,7 +20,7 @@ from mixfed.exchange.local_update import Mixture
 from mixfed.model.assignment import Assignment
 from mixfed.model.fit import Fit
 from mixfed.model.residuals import residuals
-from mixfed.model.traits import telling_order, traits
+from mixfed.model.traits import by_difference, traits
 from mixfed.report import report_html
 from mixfed.report.figures import digest
 from mixfed.tables.write import write_parquet
@@ -155,8 +155,8 @@ def test_residuals_of_many_rows_are_those_of_a_sample(tmp_path, n_clients, rows)
 
 def test_columns_in_large_units_do_not_look_important():
     model = some_fit(spread=[1.0, 0.001]).model
-    assert telling_order(model).tolist() == [0, 1]
-    assert telling_order(some_fit().model).tolist() == [1, 0]
+    assert by_difference(model).tolist() == [0, 1]
+    assert by_difference(some_fit().model).tolist() == [1, 0]
     trait = traits(some_fit().model, 1, 1)[0]
     assert (trait.name, trait.value, trait.others) == ("b", -3.0, 5.0)
 

@@ -15,10 +15,10 @@ from mixfed import AutoSettings, Clients, LocalPool, fit_auto, label_agreement, 
 from mixfed.clients.packed import cut
 from mixfed.core.threads import one_blas_thread
 from mixfed.exchange.census import Census
-from mixfed.exchange.local_update import FedAvg, FedProx, Mixture, Refine
-from mixfed.exchange.mixture import Candidates, Expect
+from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture
+from mixfed.exchange.mixture import Candidates, MixtureSums
 from mixfed.exchange.pool import Sample
-from mixfed.exchange.units import Frame
+from mixfed.exchange.units import StandardUnits
 from mixfed.kernels.gaussian import exponentials
 from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto import refine
@@ -26,7 +26,7 @@ from mixfed.recipes.auto import survey as coarse
 from mixfed.recipes.standardise import gram_query, inspect, make_frame
 
 
-def frame_of(clients: Clients) -> Frame:
+def frame_of(clients: Clients) -> StandardUnits:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
@@ -58,7 +58,9 @@ def test_kinds_that_only_all_clients_tell_apart_are_found(monkeypatch):
     clients = made.clients
     monkeypatch.setattr(coarse, "SEARCH_ROWS", 60)
     monkeypatch.setattr(coarse, "LEAST_DRAWN", 100)
-    drawn = coarse.Crowd(clients.n_clients, clients.n_rows, clients.dim, 0).draw(60 * coarse.SCAN_KINDS * clients.dim)
+    drawn = coarse.SampleDesign(clients.n_clients, clients.n_rows, clients.dim, 0).draw(
+        60 * coarse.SCAN_KINDS * clients.dim
+    )
     some = clients.subset(drawn.places(clients.keys))
     assert fit_auto(LocalPool(some), clients.features).model.n_clusters == 2
     found = fit_auto(LocalPool(clients), clients.features).model
@@ -132,8 +134,8 @@ def test_exponentials_are_those_of_the_library():
 def test_single_precision_rounds_agree_with_double(update, hard):
     made = simulate(n_clients=3000, dim=5, n_clusters=3, tail=1.5, seed=1)  # some have more rows than features
     mixture = Mixture(made.theta, np.full(3, 1 / 3), np.full(3, 0.3))
-    double = LocalPool(made.clients).ask(Refine(mixture, hard, update))
-    half = LocalPool(single(made.clients)).ask(Refine(mixture, hard, update))
+    double = LocalPool(made.clients).ask(LocalUpdate(mixture, hard, update))
+    half = LocalPool(single(made.clients)).ask(LocalUpdate(mixture, hard, update))
     np.testing.assert_allclose(half.shift, double.shift, atol=1e-3 * max(np.abs(double.shift).max(), 1.0))
     np.testing.assert_allclose(half.mass, double.mass, rtol=1e-3)
     assert half.likelihood == pytest.approx(double.likelihood, rel=1e-5)
@@ -155,18 +157,18 @@ def test_second_moments_are_those_before_and_what_moved(hard):
     first, second = (
         Candidates(rng.standard_normal((2, 3, 3)), np.zeros((2, 3)), np.full((2, 3), -np.log(3))) for _ in range(2)
     )
-    before, whole = pool.ask(Expect(frame, first, hard=hard)), pool.ask(Expect(frame, second, hard=hard))
-    moved = pool.ask(Expect(frame, second, hard=hard, since=first))
+    before, whole = pool.ask(MixtureSums(frame, first, hard=hard)), pool.ask(MixtureSums(frame, second, hard=hard))
+    moved = pool.ask(MixtureSums(frame, second, hard=hard, since=first))
     np.testing.assert_allclose(before.gram + moved.gram, whole.gram, atol=1e-9)
     np.testing.assert_array_equal(moved.score, whole.score)
-    assert not pool.ask(Expect(frame, second, hard=hard, since=second)).gram.any()
+    assert not pool.ask(MixtureSums(frame, second, hard=hard, since=second)).gram.any()
 
 
 def test_scores_do_not_need_the_curvature():
     clients = simulate(n_clients=400, dim=3, n_clusters=2).clients
     pool, frame = LocalPool(clients), frame_of(clients)
     candidate = Candidates(np.ones((1, 2, 3)) * [[1.0], [-1.0]], np.zeros((1, 2)), np.full((1, 2), -np.log(2)))
-    whole, quick = pool.ask(Expect(frame, candidate)), pool.ask(Expect(frame, candidate, curvature=False))
+    whole, quick = pool.ask(MixtureSums(frame, candidate)), pool.ask(MixtureSums(frame, candidate, curvature=False))
     np.testing.assert_array_equal(whole.score, quick.score)
     np.testing.assert_array_equal(whole.squares, quick.squares)
     assert len(quick.gram) == 0
@@ -204,9 +206,9 @@ def test_few_clients_with_many_rows_are_all_asked(n_clients, rows, seed):
 
 
 def test_a_sample_has_clients_enough(monkeypatch):
-    crowd = coarse.Crowd(n_clients=50_000, n_rows=50_000_000, dim=2, seed=0)
+    crowd = coarse.SampleDesign(n_clients=50_000, n_rows=50_000_000, dim=2, seed=0)
     assert crowd.draw(1000) == Sample(0, 2000 / 50_000)
-    assert coarse.Crowd(n_clients=5000, n_rows=5_000_000, dim=2, seed=0).draw(1000) is None
+    assert coarse.SampleDesign(n_clients=5000, n_rows=5_000_000, dim=2, seed=0).draw(1000) is None
 
 
 def test_a_step_that_cannot_be_taken_on_the_way_is_left_out(monkeypatch):

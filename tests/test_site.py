@@ -18,8 +18,8 @@ from mixfed.exchange.census import Census
 from mixfed.exchange.mixture import Candidates, SplitMoments
 from mixfed.exchange.moments import Gram, PairMoments
 from mixfed.exchange.pool import Sample
-from mixfed.exchange.random_effects import LeaveOut, Spreads
-from mixfed.exchange.units import Frame
+from mixfed.exchange.random_effects import LeaveOut, RandomEffects
+from mixfed.exchange.units import StandardUnits
 from mixfed.federation import FederatedPool, InProcess, Job, Site, conduct, open_site
 from mixfed.federation.messages import Ask, Enrol, unpack
 from mixfed.federation.site_file import _secret
@@ -67,8 +67,8 @@ def test_the_floor_holds_for_clients_with_two_rows_or_more(tmp_path):
     """A few of them among many with one row: what is said of pairs of rows would be theirs alone."""
     made = random_clients(0, [1] * 40 + [2] * 3 + [9] * 4, 2)
     mixture = Candidates(np.zeros((1, 2, 2)), np.zeros((1, 2)), np.log(np.full((1, 2), 0.5)))
-    frame = Frame.plain(2)
-    spreads = Spreads(mixture.theta, mixture.log_variance, mixture.log_weight, np.ones((1, 2, 3)))
+    frame = StandardUnits.plain(2)
+    spreads = RandomEffects(mixture.theta, mixture.log_variance, mixture.log_weight, np.ones((1, 2, 3)))
     for floor, all_told, small_told in ((3, True, True), (5, True, False), (8, False, False)):
         site = Site(made, min_clients=floor)
         for query in (PairMoments(frame, False), SplitMoments(frame, mixture)):
@@ -143,7 +143,7 @@ def test_samples_that_differ_by_few_clients_are_refused(small, tmp_path):
 def test_samples_leave_no_few_clients_with_pairs_of_rows():
     made = random_clients(0, [1] * 200 + [2] * 30, 5)
     alone = Site(made, min_clients=20)
-    assert ask(alone, PairMoments(Frame.plain(5), False)).content.rows == 60
+    assert ask(alone, PairMoments(StandardUnits.plain(5), False)).content.rows == 60
     half = ask(alone, GRAM, Sample(0, 0.5))
     assert "differs from others by fewer than min_clients = 20" in half.complaint  # of 30 paired clients, some 15
     assert ask(Site(made.subset(np.arange(200)), min_clients=20), GRAM, Sample(0, 0.5)).complaint is None
@@ -272,7 +272,7 @@ def test_a_site_file(small, tmp_path):
     assert (tmp_path / "own" / "secret").stat().st_mode & 0o077 == 0
     conduct(InProcess({"a": site}), Job(3), tmp_path / "server")
     log = [json.loads(line) for line in (tmp_path / "own" / "questions.jsonl").read_text().splitlines()]
-    assert {"Enrol", "Census", "Project", "Expect", "Conclude"} <= {line["question"] for line in log}
+    assert {"Enrol", "Census", "Project", "MixtureSums", "Conclude"} <= {line["question"] for line in log}
     assert (tmp_path / "own" / "clients.parquet").exists()
 
 

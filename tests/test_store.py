@@ -18,7 +18,7 @@ import pytest
 from conftest import random_clients
 from mixfed import Clients, DataError, LocalPool, SettingsError, Store, pack
 from mixfed.clients.answers import answer_each
-from mixfed.clients.store import FILES, open_held
+from mixfed.clients.store import FILES, open_clients
 from mixfed.core.threads import side_by_side
 from mixfed.exchange.anchors import Descend
 from mixfed.exchange.journal import fingerprint
@@ -365,20 +365,20 @@ def test_columns_of_a_store_need_not_be_named_but_must_agree(tmp_path):
     path = written(frame(0), tmp_path / "t.parquet")
     folder = tmp_path / "packed"
     pack(path, folder, "store", "sales", ["size", "price"])
-    assert open_held(folder).features == ("size", "price", "(intercept)")
-    assert open_held(folder, "store", "sales", ["size", "price"], intercept=False).features == ("size", "price")
+    assert open_clients(folder).features == ("size", "price", "(intercept)")
+    assert open_clients(folder, "store", "sales", ["size", "price"], intercept=False).features == ("size", "price")
     with pytest.raises(SettingsError, match="with the client 'store', not 'shop'"):
-        open_held(folder, "shop")
+        open_clients(folder, "shop")
     with pytest.raises(SettingsError, match="with the target 'sales', not 'price'"):
-        open_held(folder, "store", "price")
+        open_clients(folder, "store", "price")
     with pytest.raises(SettingsError, match="with the features size, price, not price, size"):
-        open_held(folder, features=["price", "size"])
+        open_clients(folder, features=["price", "size"])
     with pytest.raises(
         SettingsError, match=r"t.parquet: give --client and --target; the columns are store, sales, town"
     ):
-        open_held(path, "store")
+        open_clients(path, "store")
     with pytest.raises(DataError, match="no packed table in it"):
-        open_held(tmp_path, "store", "sales")
+        open_clients(tmp_path, "store", "sales")
 
 
 def mixed(seed, ids, *, single, shuffled):

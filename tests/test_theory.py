@@ -10,7 +10,7 @@ import pytest
 
 from conftest import client_rows, random_clients
 from mixfed.clients.local import LocalPool
-from mixfed.exchange.census import Census, Peak
+from mixfed.exchange.census import Census, LargestNorm
 from mixfed.exchange.local_update import FedAvg, FedProx
 from mixfed.kernels import tiles as kernels
 from mixfed.recipes.paper import theory
@@ -91,7 +91,7 @@ def test_the_census_finds_the_largest_client_norm():
     census = LocalPool(clients).ask(Census())
     norms = [np.linalg.norm(client_rows(clients, i)[0], 2) ** 2 / clients.rows[i] for i in range(5)]
     assert kernels.peak(clients.phi, clients.offsets) == pytest.approx(max(norms), rel=1e-12)
-    assert max(norms) < LocalPool(clients).ask(Peak()).peak <= 1.25 * max(norms)  # and so is nobody's
+    assert max(norms) < LocalPool(clients).ask(LargestNorm()).peak <= 1.25 * max(norms)  # and so is nobody's
     assert (census.n_clients, census.n_rows) == (5, 20)
     for bound, extreme in ((-census.low, -clients.phi.min(axis=0)), (census.high, clients.phi.max(axis=0))):
         assert (bound > extreme).all()  # and so is nobody's value

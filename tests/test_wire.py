@@ -18,13 +18,13 @@ from conftest import random_clients
 from mixfed import LocalPool, fit_auto
 from mixfed.core.arrays import Floats
 from mixfed.exchange.anchors import Descend
-from mixfed.exchange.base import Together
+from mixfed.exchange.base import Batch
 from mixfed.exchange.census import Census
 from mixfed.exchange.codec import MessageError, check, decode, encode
-from mixfed.exchange.local_update import FedProx, Mixture, Refine
-from mixfed.exchange.mixture import Candidates, Expect, SplitMoments
+from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
+from mixfed.exchange.mixture import Candidates, MixtureSums, SplitMoments
 from mixfed.exchange.pool import Sample
-from mixfed.exchange.units import Frame
+from mixfed.exchange.units import StandardUnits
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.messages import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack
 
@@ -53,7 +53,11 @@ def questions():
     tape = Tape()
     fit_auto(tape, CLIENTS.features, 2)
     mixture = Mixture(np.ones((2, 3)), np.array([0.5, 0.5]), np.ones(2))
-    asked = [*tape.asked, (Refine(mixture, True, FedProx(0.1)), None), (Together((Census(), Census())), Sample(1, 0.5))]
+    asked = [
+        *tape.asked,
+        (LocalUpdate(mixture, True, FedProx(0.1)), None),
+        (Batch((Census(), Census())), Sample(1, 0.5)),
+    ]
     return [pack(Ask("run", at, False, pack_query(query), who)) for at, (query, who) in enumerate(asked)]
 
 
@@ -269,22 +273,25 @@ def test_a_letter_that_nobody_knows_is_refused_in_an_answer():
 
 
 def test_questions_that_do_not_fit_the_site_are_refused():
-    frame = Frame.plain(3)
+    frame = StandardUnits.plain(3)
     fits = Candidates(np.zeros((1, 2, 3)), np.zeros((1, 2)), np.zeros((1, 2)))
     for query, complaint in (
-        (Expect(Frame.plain(4), Candidates(np.zeros((1, 2, 4)), *(np.zeros((1, 2)),) * 2)), "Frame.centre"),
-        (Expect(frame, Candidates(np.zeros((1, 2, 4)), *(np.zeros((1, 2)),) * 2)), "Candidates.theta"),
-        (Expect(frame, Candidates(np.zeros((1, 2, 3)), np.zeros((1, 3)), np.zeros((1, 2)))), "log_variance"),
-        (Expect(frame, fits, since=Candidates(np.zeros((2, 2, 3)), *(np.zeros((2, 2)),) * 2)), "Candidates.theta"),
-        (Expect(frame, fits, informed=(4,)), "that there are not"),
-        (Expect(frame, fits, informed=(-1,)), "that there are not"),
-        (Expect(frame, fits, informed=(0, 0)), "or about one twice"),
-        (Expect(frame, Candidates(np.zeros((0, 2, 3)), *(np.zeros((0, 2)),) * 2)), "about nothing"),
-        (Expect(frame, Candidates(np.zeros((1, 0, 3)), *(np.zeros((1, 0)),) * 2)), "about nothing"),
+        (
+            MixtureSums(StandardUnits.plain(4), Candidates(np.zeros((1, 2, 4)), *(np.zeros((1, 2)),) * 2)),
+            "StandardUnits.centre",
+        ),
+        (MixtureSums(frame, Candidates(np.zeros((1, 2, 4)), *(np.zeros((1, 2)),) * 2)), "Candidates.theta"),
+        (MixtureSums(frame, Candidates(np.zeros((1, 2, 3)), np.zeros((1, 3)), np.zeros((1, 2)))), "log_variance"),
+        (MixtureSums(frame, fits, since=Candidates(np.zeros((2, 2, 3)), *(np.zeros((2, 2)),) * 2)), "Candidates.theta"),
+        (MixtureSums(frame, fits, informed=(4,)), "that there are not"),
+        (MixtureSums(frame, fits, informed=(-1,)), "that there are not"),
+        (MixtureSums(frame, fits, informed=(0, 0)), "or about one twice"),
+        (MixtureSums(frame, Candidates(np.zeros((0, 2, 3)), *(np.zeros((0, 2)),) * 2)), "about nothing"),
+        (MixtureSums(frame, Candidates(np.zeros((1, 0, 3)), *(np.zeros((1, 0)),) * 2)), "about nothing"),
         (SplitMoments(frame, Candidates(np.zeros((1, 0, 3)), *(np.zeros((1, 0)),) * 2)), "about nothing"),
-        (Refine(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True, FedProx(0.1)), "about nothing"),
-        (Together((Refine(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True),)), "about nothing"),
-        (Together((Expect(frame, fits), Expect(Frame.plain(4), fits))), "Frame.centre"),
+        (LocalUpdate(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True, FedProx(0.1)), "about nothing"),
+        (Batch((LocalUpdate(Mixture(np.zeros((0, 3)), np.zeros(0), np.zeros(0)), True),)), "about nothing"),
+        (Batch((MixtureSums(frame, fits), MixtureSums(StandardUnits.plain(4), fits))), "StandardUnits.centre"),
         ("a question", "in the place of a query"),
     ):
         answer = unpack(SITE.answer(pack(Ask("run", 1, False, pack_query(query), None))), Answer)
@@ -300,11 +307,13 @@ def test_single_clients_are_asked_as_many_as_the_question_is_about():
 
 def test_answers_to_several_questions_are_checked_each():
     pool = FederatedPool(InProcess({"a": Site(CLIENTS)}), intercept=False)
-    one = Expect(Frame.plain(3), Candidates(np.zeros((1, 2, 3)), np.zeros((1, 2)), np.full((1, 2), -np.log(2))))
-    two = Expect(Frame.plain(3), Candidates(np.zeros((4, 1, 3)), np.zeros((4, 1)), np.zeros((4, 1))))
-    replies = pool.ask(Together((one, two)))
+    one = MixtureSums(
+        StandardUnits.plain(3), Candidates(np.zeros((1, 2, 3)), np.zeros((1, 2)), np.full((1, 2), -np.log(2)))
+    )
+    two = MixtureSums(StandardUnits.plain(3), Candidates(np.zeros((4, 1, 3)), np.zeros((4, 1)), np.zeros((4, 1))))
+    replies = pool.ask(Batch((one, two)))
     np.testing.assert_allclose(replies.parts[1].likelihood, LocalPool(CLIENTS).ask(two).likelihood)
     with pytest.raises(MessageError):
-        check_answer(replies, Together((two, one)), {"D": 3})
+        check_answer(replies, Batch((two, one)), {"D": 3})
     with pytest.raises(MessageError, match="1 replies to 2 queries"):
-        check_answer(dataclasses.replace(replies, parts=replies.parts[:1]), Together((one, two)), {"D": 3})
+        check_answer(dataclasses.replace(replies, parts=replies.parts[:1]), Batch((one, two)), {"D": 3})

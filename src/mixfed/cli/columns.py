@@ -15,7 +15,7 @@ from .options import complain
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..clients.store import Held
+    from ..clients.store import ClientData
     from ..tables.describe import Guess
 
 _MOST_SHOWN = 40
@@ -73,7 +73,9 @@ def _legend(found: Guess) -> str:
     return told
 
 
-def notes_on(data: Path, table: Held, client: str | None, target: str | None, features: str | None) -> tuple[str, ...]:
+def notes_on(
+    data: Path, table: ClientData, client: str | None, target: str | None, features: str | None
+) -> tuple[str, ...]:
     """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing."""
     from ..tables.describe import notes
 

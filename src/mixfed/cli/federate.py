@@ -203,12 +203,12 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     Example: `mixfed federate status admin`
     """
     _require_engine()
-    from ..federation.flare.admin import Desk
+    from ..federation.flare.admin import AdminSession
     from ..federation.flare.kits import Role, open_kit
     from . import screen
 
     admin = open_kit(kit, Role.ADMIN)
-    with Desk(admin) as desk:
+    with AdminSession(admin) as desk:
         sites, jobs = desk.sites(), desk.jobs()
     missing = sorted(set(admin.sites()) - set(sites))
     if as_json:
@@ -245,7 +245,7 @@ def local(
     """
     _require_engine()
     from ..clients.local import LocalPool
-    from ..clients.store import open_held
+    from ..clients.store import open_clients
     from ..federation.flare.admin import new_run
     from ..federation.flare.local import divide, largest_difference, running
     from . import progress, screen
@@ -256,7 +256,7 @@ def local(
         check_folder(out)
     job = _job(clusters, recipe, loss, config, intercept, seed)
     client, target = need_columns(data, client, target, "federate local", quiet=as_json)
-    table = open_held(data, client, target, split_names(features), intercept=intercept)
+    table = open_clients(data, client, target, split_names(features), intercept=intercept)
     if not as_json:
         show_notes(notes_on(data, table, client, target, features))
     names = table.features[: len(table.features) - table.intercept]

@@ -41,7 +41,7 @@ from .options import (
 from .show import export
 
 if TYPE_CHECKING:
-    from ..clients.store import Held
+    from ..clients.store import ClientData
     from ..exchange.pool import Pool
 
 app = typer.Typer()
@@ -84,7 +84,7 @@ def fit(
     """
     import dataclasses
 
-    from ..clients.store import Store, open_held
+    from ..clients.store import Store, open_clients
     from ..core.compile import told_of_compiling
     from ..exchange.journal import JournalPool, fingerprint
     from ..model.residuals import residuals
@@ -106,7 +106,7 @@ def fit(
 
         require_mlflow()
     with progress.working(f"Reading {data.name}", silent):
-        table = open_held(data, client, target, split_names(features), intercept=intercept)
+        table = open_clients(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
     noticed = notes_on(data, table, client, target, features)
@@ -184,7 +184,7 @@ def pack(
     say(said, quiet)
 
 
-def _pool(table: Held, scheduler: str | None) -> Pool:
+def _pool(table: ClientData, scheduler: str | None) -> Pool:
     """Keep the clients here, or give them to the workers of a dask scheduler."""
     if scheduler is None:
         from ..clients.local import LocalPool

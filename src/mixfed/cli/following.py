@@ -14,20 +14,20 @@ import typer
 from ..core.errors import PoolError
 
 if TYPE_CHECKING:
-    from ..federation.flare.admin import Desk, Result
-    from ..federation.flare.jobs import Run
+    from ..federation.flare.admin import AdminSession, Result
+    from ..federation.flare.jobs import NamedJob
     from ..federation.flare.kits import Kit
     from ..model.fit import Watcher
 
 
-def fetch_results(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = False) -> Result:
+def fetch_results(kit: Kit, run: NamedJob, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
-    from ..federation.flare.admin import DONE, Desk, read_result
+    from ..federation.flare.admin import DONE, AdminSession, read_result
     from ..report import write_report
     from ..report.folder import REPORT
     from . import progress
 
-    with Desk(kit) as desk, progress.Rounds(quiet=quiet) as watch:
+    with AdminSession(kit) as desk, progress.Rounds(quiet=quiet) as watch:
         job = desk.latest(run) if again else None
         if job is None or follow(desk, job, watch) != DONE:
             job = desk.go_on(run) if again else desk.submit(run)
@@ -38,7 +38,7 @@ def fetch_results(kit: Kit, run: Run, out: Path, *, quiet: bool, again: bool = F
     return found
 
 
-def follow(desk: Desk, job: str, watch: Watcher) -> str:
+def follow(desk: AdminSession, job: str, watch: Watcher) -> str:
     """Wait for a job, or stop it with the command."""
     try:
         return desk.follow(job, watch)
@@ -48,7 +48,7 @@ def follow(desk: Desk, job: str, watch: Watcher) -> str:
 
 
 @contextmanager
-def tell_how_to_go_on(kit: Kit, run: Run, out: Path) -> Iterator[None]:
+def tell_how_to_go_on(kit: Kit, run: NamedJob, out: Path) -> Iterator[None]:
     """Say with what ends a run before its time how it goes on."""
     from ..federation.flare.admin import is_recorded
 

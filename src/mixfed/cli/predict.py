@@ -102,8 +102,8 @@ def _columns_of(model: Model) -> tuple[str, str]:
 
 def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
     """Find the kinds of the clients in a file or a packed folder."""
-    from ..clients.store import open_held
+    from ..clients.store import open_clients
 
     client, target = _columns_of(model)
-    table = open_held(data, client, target, model.features, intercept=model.has_intercept)
+    table = open_clients(data, client, target, model.features, intercept=model.has_intercept)
     return model.assign(table, uncertainty=uncertainty)

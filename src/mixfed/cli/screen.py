@@ -15,7 +15,7 @@ from rich.table import Table
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
-from ..model.traits import crowd, digits, telling_order, title, traits, typical_error
+from ..model.traits import by_difference, crowd, digits, title, traits, typical_error
 from ..report.folder import FILES, REPORT
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _columns_that_fit(width: int, model: Model) -> int:
 
 def kinds_table(model: Model, count: int, assigned: Assignment | None = None) -> Table:
     """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
-    shown = telling_order(model)[:count]
+    shown = by_difference(model)[:count]
     table = Table(title=title(model), title_justify="left")
     sizes = [] if assigned is None else [f"{size:,}" for size in assigned.sizes]
     for heading in (

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ..core.threads import side_by_side
 from ..exchange.base import Sum
 from .packed import Clients
-from .store import Held
+from .store import ClientData
 
 T = TypeVar("T")
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Sum)
 
 
-def over_blocks(one: Callable[[Clients], T], clients: Held) -> Iterator[T]:
+def over_blocks(one: Callable[[Clients], T], clients: ClientData) -> Iterator[T]:
     """Say what ``one`` says of each block of the clients, on all cores, in order."""
     return side_by_side(lambda edges: one(clients.block(*edges)), clients.blocks)
 
 
-def summed(one: Callable[[Clients], S], clients: Held) -> S:
+def summed(one: Callable[[Clients], S], clients: ClientData) -> S:
     """Add up what ``one`` says of each block of the clients, in order."""
     return reduce(add, over_blocks(one, clients))

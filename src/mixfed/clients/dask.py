@@ -32,7 +32,7 @@ from distributed import Client, Future, KilledWorker
 from .. import __version__
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError, PoolError, SettingsError
-from ..exchange.base import Each, Query, R, T, Traffic
+from ..exchange.base import PerClient, Query, R, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from .dask_shards import (
     FromFiles,
@@ -48,7 +48,7 @@ from .dask_shards import (
     shard_title,
 )
 from .packed import Clients
-from .store import Held
+from .store import ClientData
 
 _SHARDS_PER_WORKER = 4
 """So that the shards of a worker that died can be spread over the others."""
@@ -84,7 +84,9 @@ class DaskPool:
 
     _source: Source
 
-    def __init__(self, client: Client, clients: Held, shards: int | None = None, *, patience: float = 60.0) -> None:
+    def __init__(
+        self, client: Client, clients: ClientData, shards: int | None = None, *, patience: float = 60.0
+    ) -> None:
         if shards is not None and shards < 1:
             raise SettingsError(f"shards={shards}: give 1 or more")
         self._begin(client, patience)
@@ -159,7 +161,7 @@ class DaskPool:
         self.traffic.count(query, reply)
         return query.finish(reply)
 
-    def ask_each(self, query: Each[R], who: Array) -> R:
+    def ask_each(self, query: PerClient[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one; replies come in that order."""
         parts = list(self._split(who))
         order = np.concatenate([which for _, which, _ in parts])

@@ -22,7 +22,7 @@ from ..exchange.base import S
 from ..exchange.pool import Sample
 from .answers import answer, answer_each
 from .packed import Clients
-from .store import Held
+from .store import ClientData
 
 
 class Source(Protocol):
@@ -35,7 +35,7 @@ class Source(Protocol):
 class FromMemory:
     """Shards cut from clients in the memory of the caller."""
 
-    def __init__(self, clients: Held, edges: Ints) -> None:
+    def __init__(self, clients: ClientData, edges: Ints) -> None:
         self.clients, self.edges = clients, edges
         self.sizes = np.diff(clients.offsets[edges]).tolist()
         self.homes: dict[int, str] = {}
@@ -80,7 +80,7 @@ class ShardTitle:
     """Whether ids are numbers."""
 
 
-def cut_evenly(clients: Held, count: int) -> Ints:
+def cut_evenly(clients: ClientData, count: int) -> Ints:
     """Cut clients into at most ``count`` shards of about equal rows. -> (shards + 1,): their edges."""
     edges = np.array([0, *(end for _, end in clients.blocks)])
     if len(edges) <= 2 * count:  # too few blocks for shards that are about equal

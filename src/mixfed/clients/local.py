@@ -9,17 +9,17 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.threads import one_blas_thread, side_by_side
-from ..exchange.base import Each, Query, R, S, T, Traffic
+from ..exchange.base import PerClient, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from .answers import answer, answer_each
 from .packed import Clients, cut, offsets_of
-from .store import Held
+from .store import ClientData
 
 
 class LocalPool:
     """All clients in this process."""
 
-    def __init__(self, clients: Held) -> None:
+    def __init__(self, clients: ClientData) -> None:
         self.clients = clients
         self.traffic = Traffic()
         self._sample: tuple[Sample, Clients] | None = None
@@ -45,7 +45,7 @@ class LocalPool:
         self.traffic.count(query, reply)
         return query.finish(reply)
 
-    def ask_each(self, query: Each[R], who: Array) -> R:
+    def ask_each(self, query: PerClient[R], who: Array) -> R:
         """Answer for each of the clients at places ``who``."""
         replies = self.answer_each(query, who)
         self.traffic.count(query, replies, speakers=len(who))
@@ -56,7 +56,7 @@ class LocalPool:
         with one_blas_thread():
             return cast(S, answer(query, self.asked(who)))
 
-    def answer_each(self, query: Each[R], who: Array) -> R:
+    def answer_each(self, query: PerClient[R], who: Array) -> R:
         """Answer for single clients, a block of them at a time: they may be large."""
 
         def some(edges: tuple[int, int]) -> R:
@@ -67,7 +67,7 @@ class LocalPool:
         with one_blas_thread():
             return joined(list(side_by_side(some, blocks)))
 
-    def asked(self, who: Who) -> Held:
+    def asked(self, who: Who) -> ClientData:
         """Find the clients asked. A sample is asked several times in a row: the rows of the last are kept at hand."""
         if who is None:
             self._sample = None  # once all are asked, it has served

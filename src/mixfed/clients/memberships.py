@@ -14,10 +14,10 @@ from ..kernels import tiles as kernels
 from ..kernels.client_effects import client_effects
 from .blocks import over_blocks
 from .packed import Clients
-from .store import Held
+from .store import ClientData
 
 
-def memberships(mixture: Mixture, clients: Held, hard: bool = False, loss: Loss = SQUARED) -> Floats:
+def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, loss: Loss = SQUARED) -> Floats:
     """Give every client's memberships, (n_clients, k). They stay with the clients: no query asks for them."""
     # In units of the noise: squares of a target in units of its own may overflow.
     unit = mixture.noise.max()
@@ -39,7 +39,9 @@ def mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, 
     return np.ascontiguousarray(mixture.theta.T, dtype=precision), log_weights, mixture.noise
 
 
-def own_effects(mixture: Mixture, factor: Floats, clients: Held, uncertainty: bool) -> tuple[Floats, Floats, Floats]:
+def own_effects(
+    mixture: Mixture, factor: Floats, clients: ClientData, uncertainty: bool
+) -> tuple[Floats, Floats, Floats]:
     """Give every client's memberships (c, k), means (c, k, r) and packed covariances (c, k, r (r + 1) / 2) of its c.
 
     factor (k, D, r). Without ``uncertainty`` there are no covariances, (c, k, 0).

@@ -116,7 +116,7 @@ class Store(Packing):
         return list(itertools.pairwise(edges))
 
 
-Held: TypeAlias = Clients | Store
+ClientData: TypeAlias = Clients | Store
 """Clients in memory or on disk."""
 
 
@@ -125,14 +125,14 @@ def is_store(path: Path) -> bool:
     return (path / "store.json").is_file()
 
 
-def open_held(
+def open_clients(
     path: str | Path,
     client: str | None = None,
     target: str | None = None,
     features: Sequence[str] | None = None,
     *,
     intercept: bool = True,
-) -> Held:
+) -> ClientData:
     """Open a packed folder, whose columns are known and need not be named, or read a file into memory."""
     path = Path(path)
     if not is_store(path):

@@ -26,8 +26,8 @@ from ..core.errors import DataError, SettingsError
 from ..core.symmetric import unpacked
 from ..exchange.census import Census
 from ..exchange.local_update import Mixture
-from ..exchange.random_effects import Deviate, Spreads
-from ..exchange.units import Frame
+from ..exchange.random_effects import RandomEffects, RandomEffectsSums
+from ..exchange.units import StandardUnits
 from ..model.assignment import Assignment
 from ..model.model import Model
 from ..recipes.auto import fit_auto
@@ -223,42 +223,44 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
-    ties = _ties(frame, slopes)
-    theta = np.zeros(frame.dim) if common is None else from_user(frame, common)
+    units, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    ties = _ties(units, slopes)
+    theta = np.zeros(units.dim) if common is None else from_user(units, common)
     logs = np.full(1 + ties.shape[1], -1.0)
     for _ in range(1 if common is not None else _GLS_ROUNDS):
-        found = minimize(_misfit, logs, (pool, frame, theta, ties), jac=True, bounds=[(_LEAST_LOG, 8.0)] * len(logs))
+        found = minimize(_misfit, logs, (pool, units, theta, ties), jac=True, bounds=[(_LEAST_LOG, 8.0)] * len(logs))
         logs = found.x
         if common is None:
-            reply = pool.ask(_question(frame, theta, logs, ties))
-            gram = unpacked(reply.gram[0, 0], frame.dim) + 1e-9 * np.eye(frame.dim)
-            theta = theta + np.linalg.solve(gram, reply.score[0, 0, : frame.dim])
-    mixture = Mixture(to_user(frame, theta[None]), np.ones(1), np.array([frame.scale * np.exp(0.5 * logs[0])]))
-    factor = from_stretched(frame, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
+            reply = pool.ask(_question(units, theta, logs, ties))
+            gram = unpacked(reply.gram[0, 0], units.dim) + 1e-9 * np.eye(units.dim)
+            theta = theta + np.linalg.solve(gram, reply.score[0, 0, : units.dim])
+    mixture = Mixture(to_user(units, theta[None]), np.ones(1), np.array([units.scale * np.exp(0.5 * logs[0])]))
+    factor = from_stretched(units, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
     model = Model.from_mixture(mixture, clients.features, factor=factor, loss="squared", recipe="auto", seed=0)
     return model, model.assign(clients, uncertainty=False)
 
 
-def _ties(frame: Frame, slopes: bool) -> Floats:
+def _ties(units: StandardUnits, slopes: bool) -> Floats:
     """Say which columns share a variance: all slopes, and the intercept. -> (D, 1 or 2)."""
-    live = frame.stretch > 0
-    constant = np.arange(len(live)) == frame.constant
+    live = units.inverse_sd > 0
+    constant = np.arange(len(live)) == units.constant
     parts = [part for part in ((live & ~constant) if slopes else constant & False, live & constant) if part.any()]
     # Without an intercept there is nothing else that could differ.
     return np.column_stack(parts or [live]).astype(np.float64)
 
 
-def _question(frame: Frame, theta: Floats, logs: Floats, ties: Floats) -> Deviate:
+def _question(units: StandardUnits, theta: Floats, logs: Floats, ties: Floats) -> RandomEffectsSums:
     spread = ties @ np.exp(logs[1:])
-    return Deviate(frame, Spreads(theta[None, None], logs[None, :1], np.zeros((1, 1)), spread[None, None]), full=False)
+    return RandomEffectsSums(
+        units, RandomEffects(theta[None, None], logs[None, :1], np.zeros((1, 1)), spread[None, None]), full=False
+    )
 
 
-def _misfit(logs: Floats, pool: LocalPool, frame: Frame, theta: Floats, ties: Floats) -> tuple[float, Floats]:
+def _misfit(logs: Floats, pool: LocalPool, units: StandardUnits, theta: Floats, ties: Floats) -> tuple[float, Floats]:
     """Give minus the marginal log likelihood for each row, and its slope, by the logarithms of the variances."""
-    reply = pool.ask(_question(frame, theta, logs, ties))
+    reply = pool.ask(_question(units, theta, logs, ties))
     score, rows = reply.score[0, 0], reply.rows.sum()
-    slope = np.concatenate([score[frame.dim : frame.dim + 1], (score[frame.dim + 2 :] @ ties) * np.exp(logs[1:])])
+    slope = np.concatenate([score[units.dim : units.dim + 1], (score[units.dim + 2 :] @ ties) * np.exp(logs[1:])])
     return float(-reply.likelihood[0] / rows), -slope / rows
 
 

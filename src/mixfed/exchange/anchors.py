@@ -1,7 +1,7 @@
 """What is asked of, or for, anchors: clients with many rows, who answer one by one.
 
 D columns of the table, d whitened features, r columns of a basis, h anchors. What single anchors reply does not add:
-the one exception of the algorithm shows in the type `Each` of these questions.
+the one exception of the algorithm shows in the type `PerClient` of these questions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 from ..core.arrays import Array, Floats
-from .base import Each, Query
-from .units import Frame
+from .base import PerClient, Query
+from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class AnchorReplies:
 
 
 @dataclass(frozen=True, eq=False)
-class Descend(Each[AnchorReplies]):
+class Descend(PerClient[AnchorReplies]):
     """Ask each anchor to take one step of moment descent within its basis."""
 
     theta: Annotated[Floats, "h D"]
@@ -72,7 +72,7 @@ class Descend(Each[AnchorReplies]):
 
 
 @dataclass(frozen=True, eq=False)
-class Statistics:
+class AnchorEquations:
     """Clients by their normal equations in a basis: what anchors reply, one by one. These do not add."""
 
     rows: Annotated[Floats, "h"]
@@ -83,8 +83,8 @@ class Statistics:
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Each[Statistics]):
+class Project(PerClient[AnchorEquations]):
     """Ask each anchor for its normal equations in a basis."""
 
-    frame: Frame
+    units: StandardUnits
     basis: Annotated[Floats, "d r"]

@@ -40,7 +40,7 @@ class Query(Generic[S, T]):
 R = TypeVar("R")
 
 
-class Each(Generic[R]):
+class PerClient(Generic[R]):
     """A question to single clients, answered one by one: R holds a row for each of them."""
 
     def part(self, which: Array) -> Self:
@@ -52,13 +52,13 @@ class Each(Generic[R]):
 
 
 @dataclass(frozen=True, eq=False)
-class Replies:
+class BatchReply:
     """The replies to several queries that shared one exchange."""
 
     parts: tuple[Any, ...]
 
-    def __add__(self, other: Replies) -> Replies:
-        return Replies(tuple(a + b for a, b in zip(self.parts, other.parts, strict=True)))
+    def __add__(self, other: BatchReply) -> BatchReply:
+        return BatchReply(tuple(a + b for a, b in zip(self.parts, other.parts, strict=True)))
 
 
 ASKED_AT_ONCE = 16
@@ -67,15 +67,15 @@ asked the same."""
 
 
 @dataclass(frozen=True, eq=False)
-class Together(Query[Replies, Replies]):
+class Batch(Query[BatchReply, BatchReply]):
     """Ask several queries in one exchange."""
 
     parts: tuple[Query[Any, Any], ...]
 
-    def finish(self, total: Replies) -> Replies:
+    def finish(self, total: BatchReply) -> BatchReply:
         """Finish the sum of each."""
         pairs = zip(self.parts, total.parts, strict=True)
-        return Replies(tuple(query.finish(reply) for query, reply in pairs))
+        return BatchReply(tuple(query.finish(reply) for query, reply in pairs))
 
 
 # ---------------------------------------------------------------- traffic

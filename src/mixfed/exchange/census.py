@@ -26,7 +26,7 @@ class CensusSum:
     """No value of a feature is below: a round number, and so nobody's value."""
     high: Annotated[Floats, "D"]
     """Nor above."""
-    steady: Annotated[Bools, "D"]
+    constant_columns: Annotated[Bools, "D"]
     """Whether a feature has the same value in all rows."""
     value: Annotated[Floats, "D"]
     """That value; else 0."""
@@ -43,14 +43,14 @@ class CensusSum:
         sizes, place = np.unique(np.concatenate([self.sizes, other.sizes]), return_inverse=True)
         counts = np.zeros_like(sizes)
         np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
-        steady = self.steady & other.steady & (self.value == other.value)
+        constant_columns = self.constant_columns & other.constant_columns & (self.value == other.value)
         return CensusSum(
             sizes,
             counts,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
-            steady,
-            np.where(steady, self.value, 0.0),
+            constant_columns,
+            np.where(constant_columns, self.value, 0.0),
             self.total + other.total,
             self.target + other.target,
             min(self.target_low, other.target_low),
@@ -75,15 +75,15 @@ class Census(Query[CensusSum, CensusSum]):
 
 
 @dataclass(frozen=True, eq=False)
-class PeakSum:
+class LargestNormSum:
     """What no client's |X_i|^2 / n_i is above: a round number, and so nobody's; of two replies, the larger."""
 
     peak: float
 
-    def __add__(self, other: PeakSum) -> PeakSum:
-        return PeakSum(max(self.peak, other.peak))
+    def __add__(self, other: LargestNormSum) -> LargestNormSum:
+        return LargestNormSum(max(self.peak, other.peak))
 
 
 @dataclass(frozen=True)
-class Peak(Query[PeakSum, PeakSum]):
+class LargestNorm(Query[LargestNormSum, LargestNormSum]):
     """Ask for the largest |X_i|^2 / n_i, which the paper's gamma is made of."""

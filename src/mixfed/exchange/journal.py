@@ -22,7 +22,7 @@ from typing import Any, Protocol, Self, cast
 from .. import __version__
 from ..core.arrays import Array
 from ..core.errors import MixfedError, PoolError, SettingsError
-from .base import Each, Query, R, T, Traffic
+from .base import PerClient, Query, R, T, Traffic
 from .codec import decode, encode
 from .pool import Pool, Roster, Who
 from .registry import MESSAGES
@@ -81,7 +81,7 @@ class JournalPool:
         """Give the reply of the journal or, after its end, of the clients."""
         return self._reply(lambda: self.pool.ask(query, who))
 
-    def ask_each(self, query: Each[R], who: Array) -> R:
+    def ask_each(self, query: PerClient[R], who: Array) -> R:
         """Give the replies of the journal or, after its end, of the anchors."""
         return self._reply(lambda: self.pool.ask_each(query, who))
 

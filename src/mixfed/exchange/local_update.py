@@ -93,7 +93,7 @@ class ModelSum:
 
 
 @dataclass(frozen=True, eq=False)
-class Refine(Query[ModelSum, ModelSum]):
+class LocalUpdate(Query[ModelSum, ModelSum]):
     """Estimate memberships, then move the models locally. Without an update, only count."""
 
     mixture: Mixture

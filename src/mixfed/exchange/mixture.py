@@ -20,7 +20,7 @@ from ..core.symmetric import packed, unpacked
 from .base import Query
 from .local_update import ModelSum, Update
 from .moments import PairSum
-from .units import Frame
+from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectSum:
+class MixtureReply:
     """What all clients say about each candidate: its likelihood and, weighted by membership, the normal equations.
 
     These are written at the candidate's own models: residuals r and the score of z r, rather than targets.
@@ -76,33 +76,33 @@ class ExpectSum:
         """The sums of z z^T as matrices, (C, k, d, d)."""
         return unpacked(self.gram, self.score.shape[-1])
 
-    def pick(self, which: Any, informed: Sequence[int] = ()) -> ExpectSum:
+    def pick(self, which: Any, informed: Sequence[int] = ()) -> MixtureReply:
         """Keep what was said of some candidates; their missing information is at places ``informed``."""
         which = np.atleast_1d(np.asarray(which, dtype=np.int64))
         said = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-1]}
         return dataclasses.replace(self, **said, missing=self.missing[list(informed)])
 
     @staticmethod
-    def stack(parts: Sequence[ExpectSum]) -> ExpectSum:
+    def stack(parts: Sequence[MixtureReply]) -> MixtureReply:
         """Put together what was said of several batches of candidates."""
-        return ExpectSum(*(np.concatenate([getattr(part, name) for part in parts]) for name in _EXPECTED))
+        return MixtureReply(*(np.concatenate([getattr(part, name) for part in parts]) for name in _EXPECTED))
 
 
-_EXPECTED = [item.name for item in dataclasses.fields(ExpectSum)]
+_EXPECTED = [item.name for item in dataclasses.fields(MixtureReply)]
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectNumbers:
-    """An `ExpectSum` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
+class MixtureNumbers:
+    """An `MixtureReply` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
 
     numbers: Annotated[Floats, "C ?"]
     """Likelihood, clients, rows, squares, overlap, score and, if curvature was asked for, gram."""
     missing: Annotated[Floats, "i k*(k+1)/2 w+2 w+2"]
 
-    def __add__(self, other: ExpectNumbers) -> ExpectNumbers:
-        return ExpectNumbers(self.numbers + other.numbers, self.missing + other.missing)
+    def __add__(self, other: MixtureNumbers) -> MixtureNumbers:
+        return MixtureNumbers(self.numbers + other.numbers, self.missing + other.missing)
 
-    def __iadd__(self, other: ExpectNumbers) -> ExpectNumbers:
+    def __iadd__(self, other: MixtureNumbers) -> MixtureNumbers:
         """Add in place: there may be many, and large ones."""
         for own, more in ((self.numbers, other.numbers), (self.missing, other.missing)):
             own += more
@@ -113,7 +113,7 @@ class ExpectNumbers:
         """Say how many numbers there are about a mixture of k models with so many columns (w)."""
         return 1 + k * (3 + k + width + curvature * (width * (width + 1) // 2))
 
-    def named(self, k: int, width: int) -> ExpectSum:
+    def named(self, k: int, width: int) -> MixtureReply:
         """Tell the numbers apart, for mixtures of k models with so many columns (w)."""
         count = len(self.numbers)
         shapes = (), (k,), (k,), (k,), (k, k), (k, width)
@@ -124,14 +124,14 @@ class ExpectNumbers:
         )
         curved = count if gram.shape[1] else 0
         gram = gram[:curved].reshape(curved, k, width * (width + 1) // 2)
-        return ExpectSum(likelihood, clients, rows, squares, score, gram, overlap, self.missing)
+        return MixtureReply(likelihood, clients, rows, squares, score, gram, overlap, self.missing)
 
 
 @dataclass(frozen=True, eq=False)
-class Expect(Query[ExpectNumbers, ExpectSum]):
+class MixtureSums(Query[MixtureNumbers, MixtureReply]):
     """Ask for memberships under each candidate and the sums that the next candidates are made of."""
 
-    frame: Frame
+    units: StandardUnits
     candidates: Candidates
     informed: Annotated[tuple[int, ...], "i"] = ()
     """Candidates for which the missing information is asked too."""
@@ -142,16 +142,16 @@ class Expect(Query[ExpectNumbers, ExpectSum]):
     """If given, second moments are wanted as differences from those at these candidates, which the server has: only
     clients whose membership has moved have to be looked at for them."""
 
-    def finish(self, total: ExpectNumbers) -> ExpectSum:
+    def finish(self, total: MixtureNumbers) -> MixtureReply:
         """Turn sums about x into sums about z."""
-        said = total.named(self.candidates.theta.shape[1], self.frame.width)
-        if self.frame.narrow:
+        said = total.named(self.candidates.theta.shape[1], self.units.width)
+        if self.units.whiten_rows:
             return said
-        turn = self.frame.turn(2)  # of theta_j, log variance_j and log weight_j
+        turn = self.units.turn(2)  # of theta_j, log variance_j and log weight_j
         return dataclasses.replace(
             said,
-            score=said.score @ self.frame.whiten,
-            gram=packed(self.frame.whitened(said.matrices)),
+            score=said.score @ self.units.whiten,
+            gram=packed(self.units.whitened(said.matrices)),
             missing=turn.T @ said.missing @ turn,
         )
 
@@ -160,20 +160,20 @@ class Expect(Query[ExpectNumbers, ExpectSum]):
 class SplitMoments(Query[PairSum, PairSum]):
     """Ask in which directions clients differ within each kind of one mixture."""
 
-    frame: Frame
+    units: StandardUnits
     mixture: Candidates
     """One candidate."""
 
     def finish(self, total: PairSum) -> PairSum:
         """Turn sums about x into sums about z."""
-        return total.whitened(self.frame)
+        return total.whitened(self.units)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalStep(Query[ModelSum, ModelSum]):
     """Ask clients to move their own copies of the models of one mixture."""
 
-    frame: Frame
+    units: StandardUnits
     mixture: Candidates
     """One candidate."""
     update: Update

@@ -11,7 +11,7 @@ from typing import Annotated
 from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
 from .base import Query
-from .units import Frame
+from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +53,21 @@ class PairSum:
         """Give the moments as matrices, (k, d, d)."""
         return unpacked(self.moments, dim)
 
-    def whitened(self, frame: Frame) -> PairSum:
+    def whitened(self, units: StandardUnits) -> PairSum:
         """Turn moments of x into moments of z."""
-        if frame.narrow:
+        if units.whiten_rows:
             return self
-        return PairSum(packed(frame.whitened(self.matrices(frame.width))), self.rows)
+        return PairSum(packed(units.whitened(self.matrices(units.width))), self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class PairMoments(Query[PairSum, PairSum]):
     """Ask for the all-pairs moment matrix at the pooled fit: every client with two rows or more, every row."""
 
-    frame: Frame
+    units: StandardUnits
     lone: bool
     """Count clients of one row too: r^2 (z z^T - I) has the same space if features are normal."""
 
     def finish(self, total: PairSum) -> PairSum:
         """Turn sums about x into sums about z."""
-        return total.whitened(self.frame)
+        return total.whitened(self.units)

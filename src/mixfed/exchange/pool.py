@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
-from .base import Each, Query, R, T, Traffic
+from .base import PerClient, Query, R, T, Traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Pool(Protocol):
     def ask(self, query: Query[Any, T], who: Who = None) -> T:
         """Broadcast a query to some or all clients and add up their answers."""
 
-    def ask_each(self, query: Each[R], who: Array) -> R:
+    def ask_each(self, query: PerClient[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one."""
 
 

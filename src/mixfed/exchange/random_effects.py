@@ -6,7 +6,7 @@ so that y_i ~ N(X_i theta_j, V_ij), V_ij = s_j^2 I + X_i Psi_j X_i^T, for a clie
 models. The deviations are integrated out where the rows are. What travels are sums over clients, weighted by
 membership, of derivatives of log N(y_i | X_i theta_j, V_ij); no deviation of any client does.
 
-Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Spreads`), D columns of the table; w
+Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `RandomEffects`), D columns of the table; w
 columns of a sum as it travels, d or D. The server turns totals into standard units.
 """
 
@@ -24,11 +24,11 @@ from ..core.arrays import Floats
 from ..core.symmetric import doubled, packed, places, triangle, unpacked
 from .base import Query
 from .mixture import Candidates
-from .units import Frame
+from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
-class Spreads:
+class RandomEffects:
     """C mixtures of k kinds whose clients deviate, in standard units."""
 
     theta: Annotated[Floats, "C k d"]
@@ -41,16 +41,16 @@ class Spreads:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def pick(self, which: Any) -> Spreads:
+    def pick(self, which: Any) -> RandomEffects:
         """Keep those at places ``which``."""
         which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        return Spreads(self.theta[which], self.log_variance[which], self.log_weight[which], self.spread[which])
+        return RandomEffects(self.theta[which], self.log_variance[which], self.log_weight[which], self.spread[which])
 
     @staticmethod
-    def stack(parts: Sequence[Spreads]) -> Spreads:
+    def stack(parts: Sequence[RandomEffects]) -> RandomEffects:
         """Put several batches into one."""
-        names = [item.name for item in dataclasses.fields(Spreads)]
-        return Spreads(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        names = [item.name for item in dataclasses.fields(RandomEffects)]
+        return RandomEffects(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def plain(self) -> Candidates:
@@ -59,7 +59,7 @@ class Spreads:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviateSum:
+class RandomEffectsReply:
     """What all clients say about each candidate: likelihood, score, information; weighted by membership.
 
     The parameters of a kind are theta (d), log variance, log weight and the numbers of Psi (v), in this order.
@@ -82,11 +82,11 @@ class DeviateSum:
     missing: Annotated[Floats, "i k*(k+1)/2 w+v+2 w+v+2"]
     """Covariance of the clients' scores given their rows, by Louis: pairs of kinds."""
 
-    def __add__(self, other: DeviateSum) -> DeviateSum:
+    def __add__(self, other: RandomEffectsReply) -> RandomEffectsReply:
         both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
-        return DeviateSum(*(a + b for a, b in both))
+        return RandomEffectsReply(*(a + b for a, b in both))
 
-    def pick(self, which: Any, informed: Sequence[int] = ()) -> DeviateSum:
+    def pick(self, which: Any, informed: Sequence[int] = ()) -> RandomEffectsReply:
         """Keep what was said of some candidates; their information is at places ``informed``."""
         which = np.atleast_1d(np.asarray(which, dtype=np.int64))
         told = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-3]}
@@ -99,11 +99,11 @@ INFORMATION = ("expected", "observed", "missing")
 
 
 @dataclass(frozen=True, eq=False)
-class Deviate(Query[DeviateSum, DeviateSum]):
+class RandomEffectsSums(Query[RandomEffectsReply, RandomEffectsReply]):
     """Ask for memberships when clients deviate, and for the sums that the next candidates are made of."""
 
-    frame: Frame
-    candidates: Spreads
+    units: StandardUnits
+    candidates: RandomEffects
     full: bool
     """Whether a Psi is any covariance of whitened features, or a diagonal one of shifted and stretched columns."""
     informed: Annotated[tuple[int, ...], "i"] = ()
@@ -114,17 +114,17 @@ class Deviate(Query[DeviateSum, DeviateSum]):
     @property
     def width(self) -> int:
         """Columns (w) of the sums as they travel: those of Psi."""
-        return self.frame.dim if self.full else len(self.frame.stretch)
+        return self.units.dim if self.full else len(self.units.inverse_sd)
 
-    def finish(self, total: DeviateSum) -> DeviateSum:
+    def finish(self, total: RandomEffectsReply) -> RandomEffectsReply:
         """Turn sums about x into sums about z, but for Psi."""
         if self.full:
             return total
         size = total.score.shape[-1]
-        turn = self.frame.turn(size - self.width)
+        turn = self.units.turn(size - self.width)
         return dataclasses.replace(
             total,
-            gram=packed(self.frame.whitened(unpacked(total.gram, self.width))),
+            gram=packed(self.units.whitened(unpacked(total.gram, self.width))),
             score=total.score @ turn,
             expected=packed(turn.T @ unpacked(total.expected, size) @ turn),
             observed=packed(turn.T @ unpacked(total.observed, size) @ turn),
@@ -149,19 +149,19 @@ class LeftOutSum:
 class LeaveOut(Query[LeftOutSum, LeftOutSum]):
     """Ask how well candidates predict each row of a client from its other rows."""
 
-    frame: Frame
-    candidates: Spreads
+    units: StandardUnits
+    candidates: RandomEffects
     full: bool
     small: int
     """A client with so many rows, at most, is a small one."""
 
 
-def roots(frame: Frame, spread: Floats, full: bool) -> Floats:
-    """Give R with Psi = R R^T, of whitened features, for Psi as in `Spreads`. spread (L, v) -> (L, d, r)."""
+def roots(units: StandardUnits, spread: Floats, full: bool) -> Floats:
+    """Give R with Psi = R R^T, of whitened features, for Psi as in `RandomEffects`. spread (L, v) -> (L, d, r)."""
     if not full:
-        live = frame.stretch > 0
-        return np.asarray(np.linalg.pinv(frame.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
-    values, axes = np.linalg.eigh(unpacked(spread, frame.dim))
+        live = units.inverse_sd > 0
+        return np.asarray(np.linalg.pinv(units.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
+    values, axes = np.linalg.eigh(unpacked(spread, units.dim))
     return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :])
 
 
@@ -179,7 +179,7 @@ def sandwich(matrices: Floats, dim: int) -> Floats:
 
 
 def information(
-    query: Deviate, gram: Floats, score: Floats, products: Floats, sides: Floats, traces: Floats
+    query: RandomEffectsSums, gram: Floats, score: Floats, products: Floats, sides: Floats, traces: Floats
 ) -> tuple[Floats, Floats]:
     """Make Fisher's and the observed information of each kind of what `marginal.expect` sums, packed."""
     k, some = query.candidates.theta.shape[1], list(query.informed)

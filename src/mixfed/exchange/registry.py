@@ -5,46 +5,46 @@ from __future__ import annotations
 from typing import Any
 
 from ..families.base import Loss
-from .anchors import AnchorReplies, ApplyMoment, BlockSum, Descend, Project, Statistics
-from .base import Replies, Together, Traffic
-from .census import Census, CensusSum, Peak, PeakSum
-from .local_update import FedAvg, FedProx, Mixture, ModelSum, Refine
-from .mixture import Candidates, Expect, ExpectNumbers, ExpectSum, LocalStep, SplitMoments
+from .anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
+from .base import Batch, BatchReply, Traffic
+from .census import Census, CensusSum, LargestNorm, LargestNormSum
+from .local_update import FedAvg, FedProx, LocalUpdate, Mixture, ModelSum
+from .mixture import Candidates, LocalStep, MixtureNumbers, MixtureReply, MixtureSums, SplitMoments
 from .moments import Gram, GramSum, PairMoments, PairSum
-from .random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, Spreads
-from .units import Frame
+from .random_effects import LeaveOut, LeftOutSum, RandomEffects, RandomEffectsReply, RandomEffectsSums
+from .units import StandardUnits
 
 _QUERIES = (
     ApplyMoment,
     Census,
     Descend,
-    Deviate,
-    Expect,
+    RandomEffectsSums,
+    MixtureSums,
     Gram,
     LeaveOut,
     LocalStep,
     PairMoments,
-    Peak,
+    LargestNorm,
     Project,
-    Refine,
+    LocalUpdate,
     SplitMoments,
-    Together,
+    Batch,
 )
 _REPLIES = (
     AnchorReplies,
     BlockSum,
     CensusSum,
-    DeviateSum,
-    ExpectNumbers,
-    ExpectSum,
+    RandomEffectsReply,
+    MixtureNumbers,
+    MixtureReply,
     GramSum,
     LeftOutSum,
     ModelSum,
     PairSum,
-    PeakSum,
-    Replies,
-    Statistics,
+    LargestNormSum,
+    BatchReply,
+    AnchorEquations,
 )
-_PARTS = (Candidates, FedAvg, FedProx, Frame, Loss, Mixture, Spreads, Traffic)
+_PARTS = (Candidates, FedAvg, FedProx, StandardUnits, Loss, Mixture, RandomEffects, Traffic)
 
 MESSAGES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_QUERIES, *_REPLIES, *_PARTS)}

@@ -15,11 +15,11 @@ from ..core.arrays import Array, Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class StandardUnits:
     """Standard units: z = (phi - centre) stretch whiten, and the residual of the pooled fit over its own size."""
 
     centre: Annotated[Floats, "D"]
-    stretch: Annotated[Floats, "D"]
+    inverse_sd: Annotated[Floats, "D"]
     """One over the spread of each column; 0 for a column that is left out."""
     whiten: Annotated[Floats, "D d"]
     """Of shifted and stretched columns."""
@@ -44,27 +44,27 @@ class Frame:
 
     def stretched(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
         """Phi (n, D), y (n,) -> shifted and stretched columns x (n, D), residual (n,)."""
-        x = (phi - self.centre) * self.stretch
+        x = (phi - self.centre) * self.inverse_sd
         return x, (y - self.target_centre - x @ self.slope) / self.scale
 
-    def within(self, basis: Floats) -> Frame:
+    def in_basis(self, basis: Floats) -> StandardUnits:
         """Look at the features in a basis (d, r) only."""
         return dataclasses.replace(self, whiten=self.whiten @ basis)
 
     @staticmethod
-    def plain(dim: int) -> Frame:
+    def plain(dim: int) -> StandardUnits:
         """Take features and residuals as they are."""
-        return Frame(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
+        return StandardUnits(np.zeros(dim), np.ones(dim), np.eye(dim), np.zeros(dim), 0.0, 1.0, None, 1.0)
 
     @property
-    def narrow(self) -> bool:
+    def whiten_rows(self) -> bool:
         """Whether features are looked at in few dimensions: rows are whitened then, not sums, which are smaller."""
-        return 4 * self.dim <= 3 * len(self.stretch)
+        return 4 * self.dim <= 3 * len(self.inverse_sd)
 
     @property
     def width(self) -> int:
         """Columns (w) of sums as they travel."""
-        return self.dim if self.narrow else len(self.stretch)
+        return self.dim if self.whiten_rows else len(self.inverse_sd)
 
     def whitened(self, matrices: Floats) -> Floats:
         """Turn moments of x (..., D, D) into moments of z (..., d, d)."""

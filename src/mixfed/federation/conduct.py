@@ -64,7 +64,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> Fit:
     (folder / "error.txt").unlink(missing_ok=True)
     try:
-        return _Run(transport, job, folder, watch).fit()
+        return _Conduct(transport, job, folder, watch).fit()
     except MixfedError as error:
         _complain(folder, str(error))
         raise
@@ -85,7 +85,7 @@ def _complain(folder: Path, text: str) -> None:
     (folder / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
 
 
-class _Run:
+class _Conduct:
     def __init__(self, transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> None:
         self.transport, self.job, self.folder, self.watch = transport, job, folder, watch
         self.log = folder / "exchanges.jsonl"

@@ -16,13 +16,13 @@ import numpy as np
 
 from ..core.arrays import Bytes, Ints, Keys
 from ..exchange import codec as messages
-from ..exchange.base import ASKED_AT_ONCE, Each, Query, Replies, Together
+from ..exchange.base import ASKED_AT_ONCE, Batch, BatchReply, PerClient, Query
 from ..exchange.census import Census
 from ..exchange.codec import MessageError
-from ..exchange.mixture import Expect, SplitMoments
+from ..exchange.mixture import MixtureSums, SplitMoments
 from ..exchange.moments import PairMoments
 from ..exchange.pool import Sample
-from ..exchange.random_effects import Deviate
+from ..exchange.random_effects import RandomEffectsSums
 from ..exchange.registry import MESSAGES
 
 VERSION = 7
@@ -87,7 +87,7 @@ class Ask:
 
     @cached_property
     def query(self) -> Any:
-        """A `Query`, an `Each`, an `Enrol` or a `Conclude`."""
+        """A `Query`, an `PerClient`, an `Enrol` or a `Conclude`."""
         return _query(self.content.tobytes())
 
 
@@ -148,23 +148,23 @@ def check_query(query: Any, columns: int) -> Mapping[str, int]:
 
     Gives the sizes that the letters in its shapes stand for.
     """
-    if not isinstance(query, Query | Each):
+    if not isinstance(query, Query | PerClient):
         raise MessageError(f"a {type(query).__name__} in the place of a query")
     return _sizes(query, columns)
 
 
 @lru_cache(maxsize=ASKED_AT_ONCE)
-def _sizes(query: Query[Any, Any] | Each[Any], columns: int) -> Mapping[str, int]:
+def _sizes(query: Query[Any, Any] | PerClient[Any], columns: int) -> Mapping[str, int]:
     sizes = {"D": columns}
-    if isinstance(query, Together):  # in which a letter of one query has nothing to do with that of another
+    if isinstance(query, Batch):  # in which a letter of one query has nothing to do with that of another
         for part in query.parts:
             check_query(part, columns)
         return sizes
     messages.check(query, type(query), sizes, bind=True)
-    if isinstance(query, Deviate):
+    if isinstance(query, RandomEffectsSums):
         sizes["w"] = query.width
-    elif isinstance(query, Expect | PairMoments | SplitMoments):
-        sizes["w"] = query.frame.width
+    elif isinstance(query, MixtureSums | PairMoments | SplitMoments):
+        sizes["w"] = query.units.width
     if not all(sizes[letter] for letter in sizes.keys() - {"h", "i"}):
         raise MessageError("a query about nothing")
     informed = getattr(query, "informed", ())
@@ -175,20 +175,20 @@ def _sizes(query: Query[Any, Any] | Each[Any], columns: int) -> Mapping[str, int
 
 def check_asked(query: Any, sizes: Mapping[str, int], asked: int) -> None:
     """See that a query to single clients is, by the sizes in it, about as many as are asked."""
-    if isinstance(query, Each) and sizes.get("h", asked) != asked:
+    if isinstance(query, PerClient) and sizes.get("h", asked) != asked:
         raise MessageError(f"a query about {sizes['h']} clients, when {asked} are asked")
 
 
 def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int = 0) -> None:
     """See that a content is what the query asks for, of ``asked`` single clients."""
-    if isinstance(query, Together):
-        messages.check(content, Replies, {}, bind=False)
+    if isinstance(query, Batch):
+        messages.check(content, BatchReply, {}, bind=False)
         if len(content.parts) != len(query.parts):
             raise MessageError(f"{len(content.parts)} replies to {len(query.parts)} queries")
         for part, question in zip(content.parts, query.parts, strict=True):
             check_answer(part, question, check_query(question, sizes["D"]))
         return
-    found = {**sizes, "h": asked} if isinstance(query, Each) else dict(sizes)
+    found = {**sizes, "h": asked} if isinstance(query, PerClient) else dict(sizes)
     messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol | Census))
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.compile import compiled
 from ..core.symmetric import places
-from ..exchange.anchors import AnchorReplies, BlockSum, Statistics
-from ..exchange.base import ASKED_AT_ONCE, Replies
-from ..exchange.census import CensusSum, PeakSum
+from ..exchange.anchors import AnchorEquations, AnchorReplies, BlockSum
+from ..exchange.base import ASKED_AT_ONCE, BatchReply
+from ..exchange.census import CensusSum, LargestNormSum
 from ..exchange.codec import MessageError
 from ..exchange.local_update import ModelSum
-from ..exchange.mixture import Candidates, Expect, ExpectNumbers, LocalStep
+from ..exchange.mixture import Candidates, LocalStep, MixtureNumbers, MixtureSums
 from ..exchange.moments import GramSum, PairSum
-from ..exchange.random_effects import Deviate, DeviateSum, LeftOutSum
+from ..exchange.random_effects import LeftOutSum, RandomEffectsReply, RandomEffectsSums
 from .messages import Enrolled
 
 _SLACK = 1e-4
@@ -60,17 +60,17 @@ def check_enrolled(site: Enrolled) -> None:
 
 
 @singledispatch
-def weigh(content: Any, query: Any, asked: Asked) -> None:
+def check_plausible(content: Any, query: Any, asked: Asked) -> None:
     """Refuse an answer to a query that cannot be true of those who were asked."""
 
 
-@weigh.register
-def _(content: Replies, query: Any, asked: Asked) -> None:
+@check_plausible.register
+def _(content: BatchReply, query: Any, asked: Asked) -> None:
     for part, question in zip(content.parts, query.parts, strict=True):
-        weigh(part, question, asked)
+        check_plausible(part, question, asked)
 
 
-@weigh.register
+@check_plausible.register
 def _(content: CensusSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.sizes, (0, asked.rows[1]))
     _expect("clients", content.counts, (0, asked.clients))
@@ -82,36 +82,36 @@ def _(content: CensusSum, query: Any, asked: Asked) -> None:
     if (
         (np.diff(content.sizes) <= 0).any()
         or (content.counts < 1).any()
-        or _out_of_range(*columns, content.steady, content.value, float(rows))
+        or _out_of_range(*columns, content.constant_columns, content.value, float(rows))
         or _beyond(*target, content.target, float(rows))
     ):
         raise MessageError("a census that cannot be")
 
 
-@weigh.register
+@check_plausible.register
 def _(content: GramSum, query: Any, asked: Asked) -> None:
     # In these units no number is larger than 1.
     _expect("squares", content.square, (0, asked.rows[1]))
     _expect_moments(content.gram, content.cross, np.array(content.square), asked.rows[1])
 
 
-@weigh.register
+@check_plausible.register
 def _(content: PairSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, (0, asked.rows[1]))
     _expect_usual(content.moments)
 
 
-@weigh.register
+@check_plausible.register
 def _(content: BlockSum, query: Any, asked: Asked) -> None:
     _expect("clients", content.clients, (asked.clients, asked.clients))
 
 
-@weigh.register
-def _(content: PeakSum, query: Any, asked: Asked) -> None:
+@check_plausible.register
+def _(content: LargestNormSum, query: Any, asked: Asked) -> None:
     _expect("squares", content.peak, (0, np.inf))
 
 
-@weigh.register
+@check_plausible.register
 def _(content: ModelSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, asked.rows)
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
@@ -121,8 +121,8 @@ def _(content: ModelSum, query: Any, asked: Asked) -> None:
     _expect("losses", content.loss, (0, np.inf))
 
 
-@weigh.register
-def _(content: ExpectNumbers, query: Expect, asked: Asked) -> None:
+@check_plausible.register
+def _(content: MixtureNumbers, query: MixtureSums, asked: Asked) -> None:
     length, log_variance, sizes, width, curved = _known(query)
     if content.numbers.shape[1] != length:
         raise MessageError(f"{content.numbers.shape[1]} numbers about a candidate, not {length}")
@@ -138,8 +138,8 @@ def _(content: ExpectNumbers, query: Expect, asked: Asked) -> None:
         _expect_moments(said.gram, said.score, said.squares, asked.most)
 
 
-@weigh.register
-def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
+@check_plausible.register
+def _(content: RandomEffectsReply, query: RandomEffectsSums, asked: Asked) -> None:
     _expect_parts("clients", content.clients, (asked.clients, asked.clients))
     _expect_parts("rows", content.rows, asked.rows)
     # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
@@ -148,30 +148,32 @@ def _(content: DeviateSum, query: Deviate, asked: Asked) -> None:
     _expect_usual(content.score, content.expected, content.observed, content.missing)
 
 
-@weigh.register
+@check_plausible.register
 def _(content: LeftOutSum, query: Any, asked: Asked) -> None:
     _expect("rows", content.rows, (0, asked.rows[1]))
     _expect("squares", content.squares, (0, np.inf))
 
 
-@weigh.register
-def _(content: Statistics, query: Any, asked: Asked) -> None:
+@check_plausible.register
+def _(content: AnchorEquations, query: Any, asked: Asked) -> None:
     if not np.array_equal(content.rows, asked.sizes):
         raise MessageError("clients with other rows than they have")
     _expect("squares", content.square, (0, asked.most))
     _expect_moments(content.gram, content.cross, content.square, asked.most)
 
 
-@weigh.register
+@check_plausible.register
 def _(content: AnchorReplies, query: Any, asked: Asked) -> None:
     _expect("sizes", content.size, (0, np.inf))
 
 
 @compiled
-def _out_of_range(low: Floats, high: Floats, total: Floats, steady: Bools, value: Floats, rows: float) -> bool:
+def _out_of_range(
+    low: Floats, high: Floats, total: Floats, constant_columns: Bools, value: Floats, rows: float
+) -> bool:
     """Say whether the sum of a column, or its only value, cannot be with its range; all are (D,)."""
     for m in range(len(low)):
-        if _beyond(low[m], high[m], total[m], rows) or (steady[m] and not low[m] <= value[m] <= high[m]):
+        if _beyond(low[m], high[m], total[m], rows) or (constant_columns[m] and not low[m] <= value[m] <= high[m]):
             return True
     return False
 
@@ -184,14 +186,14 @@ def _beyond(low: float, high: float, total: float, rows: float) -> bool:
 
 
 @lru_cache(maxsize=ASKED_AT_ONCE)
-def _known(query: Expect) -> tuple[int, Floats, Floats, int, bool]:
+def _known(query: MixtureSums) -> tuple[int, Floats, Floats, int, bool]:
     """Say what is known of all answers to a query.
 
     How many numbers there are about a candidate, its kinds' log variances and sizes (C, k), columns, and whether second
     moments are there to be looked at.
     """
-    k, width = query.candidates.theta.shape[1], query.frame.width
-    length = ExpectNumbers.length(k, width, query.curvature)
+    k, width = query.candidates.theta.shape[1], query.units.width
+    length = MixtureNumbers.length(k, width, query.curvature)
     curved = query.curvature and query.since is None
     return length, query.candidates.log_variance, _sizes(query.candidates), width, curved
 
@@ -223,7 +225,7 @@ def _can_be(
     most_rows: int,
     most: float,
 ) -> bool:
-    """Say at one go whether the numbers of an `ExpectNumbers` can be true; second moments only if ``curved``."""
+    """Say at one go whether the numbers of an `MixtureNumbers` can be true; second moments only if ``curved``."""
     people, lines, slack = _slack(n_clients), _slack(most_rows), _slack(most)
     count, k = sizes.shape
     clients, rows, squares = numbers[:, 1 : 1 + k], numbers[:, 1 + k : 1 + 2 * k], numbers[:, 1 + 2 * k : 1 + 3 * k]

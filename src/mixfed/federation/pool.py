@@ -25,7 +25,7 @@ import numpy as np
 
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError, PoolError, SettingsError
-from ..exchange.base import Each, Query, R, S, T
+from ..exchange.base import PerClient, Query, R, S, T
 from ..exchange.codec import MessageError, finite
 from ..exchange.pool import Roster, Sample, Who, joined
 from .asking import Asking, Exchange, Question, SentQuery, readable
@@ -39,7 +39,7 @@ from .messages import (
     pack,
     pack_query,
 )
-from .plausibility import Asked, weigh
+from .plausibility import Asked, check_plausible
 from .transport import Transport
 
 _NONE = np.empty(0, np.int64)
@@ -178,7 +178,7 @@ class FederatedPool:
                     total += answer.content
         return total, refused
 
-    def ask_each(self, query: Each[R], who: Array) -> R:
+    def ask_each(self, query: PerClient[R], who: Array) -> R:
         """Ask the clients at places ``who`` one by one, through their sites; replies come in that order."""
         if len(self.roster.keys) == 0:
             raise SettingsError("no site lets its clients answer one by one: take anchors = 'summed'")
@@ -193,7 +193,7 @@ class FederatedPool:
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> Question:
         if self._about is None or self._about.query is not query:
-            sizes = check_query(query, self.dim) if isinstance(query, Query | Each) else {}
+            sizes = check_query(query, self.dim) if isinstance(query, Query | PerClient) else {}
             self._about = SentQuery(query, pack_query(query), sizes)
         ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, self._about.content, who)
         return Question(self._about, ask, pack(ask))
@@ -210,7 +210,7 @@ class FederatedPool:
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
 
-    def _exchange(self, query: Query[Any, Any] | Each[Any], who: Who) -> Iterator[Answer]:
+    def _exchange(self, query: Query[Any, Any] | PerClient[Any], who: Who) -> Iterator[Answer]:
         """Put a question to everybody it concerns, and give the answers in the order of the sites' names.
 
         Each is given as soon as it is its turn. Unless every site answers, `SitesLostError` is raised in the end.
@@ -221,7 +221,7 @@ class FederatedPool:
             questions = dict.fromkeys(self._members, self._question(query, who))
         else:
             questions = {
-                name: self._question(query.part(which) if isinstance(query, Each) else query, places)
+                name: self._question(query.part(which) if isinstance(query, PerClient) else query, places)
                 for name, (which, places) in self._split(np.asarray(who)).items()
             }
         early: dict[str | None, Answer] = {}
@@ -252,7 +252,7 @@ class FederatedPool:
             clients, rows = (len(sizes), len(sizes)), (total, total)
         if not clients[0] <= answer.clients <= clients[1]:
             raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
-        weigh(answer.content, question.about.query, Asked(answer.clients, rows, sizes, self.n_rows))
+        check_plausible(answer.content, question.about.query, Asked(answer.clients, rows, sizes, self.n_rows))
 
 
 def _list(reasons: Mapping[str, str]) -> str:

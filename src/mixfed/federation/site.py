@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..clients.local import LocalPool
-from ..clients.store import Held
+from ..clients.store import ClientData
 from ..core.arrays import Keys
 from ..core.errors import MixfedError
-from ..exchange.base import Each
+from ..exchange.base import PerClient
 from ..exchange.pool import Sample
 from ..model.model import Model
 from ..recipes.settings import AnchorsName
@@ -46,7 +46,7 @@ class Site:
 
     def __init__(
         self,
-        clients: Held,
+        clients: ClientData,
         *,
         min_clients: int = 1,
         anchors: AnchorsName = "single",
@@ -120,7 +120,7 @@ class Site:
             return self._conclude(ask.query)
         clients = self._count(ask, pool)
         check_asked(ask.query, check_query(ask.query, pool.dim), clients)
-        if isinstance(ask.query, Each):
+        if isinstance(ask.query, PerClient):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
                 raise RefusalError("clients of this site are not asked one by one", clients)
             return clients, pool.answer_each(ask.query, ask.who)
@@ -181,7 +181,7 @@ class Site:
         return self.clients.n_clients, Concluded(self.clients.n_clients)
 
 
-def _with_intercept(clients: Held, intercept: bool) -> Held:
+def _with_intercept(clients: ClientData, intercept: bool) -> ClientData:
     names = clients.features[: len(clients.features) - clients.intercept]
     return dataclasses.replace(clients, features=with_intercept(names, intercept))
 

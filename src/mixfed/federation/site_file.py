@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from ..clients.store import Store, open_held
+from ..clients.store import Store, open_clients
 from ..core.errors import SettingsError
 from ..recipes.settings import AnchorsName, check_keys
 from .site import Site
@@ -38,7 +38,7 @@ def open_site(path: Path) -> Site:
     about = read_site_file(path)
     folder = path.absolute().parent
     out = folder / about.out
-    clients = open_held(folder / about.data, about.client, about.target, about.features)
+    clients = open_clients(folder / about.data, about.client, about.target, about.features)
     columns = (
         (clients.client_column, clients.target_column) if isinstance(clients, Store) else (about.client, about.target)
     )

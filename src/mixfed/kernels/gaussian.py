@@ -172,7 +172,7 @@ def _add_missing_information(
     y: Floats,
     offsets: Ints,
     centre: Array,
-    stretch: Array,
+    inverse_sd: Array,
     target_centre: float,
     target_unit: float,
     models: Array,
@@ -205,7 +205,7 @@ def _add_missing_information(
         if count == 0:
             continue
         n_rows = offsets[i + 1] - offsets[i]
-        scale_rows(phi, offsets[i], offsets[i + 1], centre, stretch, x)
+        scale_rows(phi, offsets[i], offsets[i + 1], centre, inverse_sd, x)
         multiply(x, n_rows, words, predicted)
         for j in active[:count]:
             own = score[j]
@@ -249,7 +249,7 @@ def expect(
     y: Floats,
     offsets: Ints,
     centre: Array,
-    stretch: Array,
+    inverse_sd: Array,
     target_centre: float,
     target_unit: float,
     models: Array,
@@ -293,7 +293,7 @@ def expect(
     while begin < n_clients:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
-        scale_rows(phi, first, first + tile, centre, stretch, x)
+        scale_rows(phi, first, first + tile, centre, inverse_sd, x)
         for row in range(tile):
             target[0, row] = (y[first + row] - target_centre) / target_unit
         multiply(x, tile, words, predicted)
@@ -350,6 +350,6 @@ def expect(
             membership[:, c * k : (c + 1) * k],
             losses[:, c * k : (c + 1) * k],
         )
-        units = (centre, stretch, target_centre, target_unit)
+        units = (centre, inverse_sd, target_centre, target_unit)
         _add_missing_information(phi, y, offsets, *units, own, mine, lost, np.exp(-log_variance[c]), missing[i])
     return numbers, missing, membership[:n_clients]

@@ -54,36 +54,36 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
             total[m] += phi[row, m]
         target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
         target += y[row]
-    steady, value = low == high, np.zeros(width)
+    constant_columns, value = low == high, np.zeros(width)
     for m in range(width):
-        value[m] = low[m] if steady[m] else 0.0
+        value[m] = low[m] if constant_columns[m] else 0.0
         low[m], high[m] = round_down(low[m]), round_up(high[m])
-    return low, high, steady, value, total, target, round_down(target_low), round_up(target_high)
+    return low, high, constant_columns, value, total, target, round_down(target_low), round_up(target_high)
 
 
 @compiled
-def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, out: Array) -> None:
+def scale_rows(phi: Array, begin: int, end: int, centre: Array, inverse_sd: Array, out: Array) -> None:
     """Shift and scale rows (n, d) to the beginning of out, `lined`; columns beyond those of phi are the constant 1."""
     width = phi.shape[1]
     for row in range(end - begin):
         for m in range(width):
-            out[row, m] = (phi[begin + row, m] - centre[m]) * stretch[m]
-        for m in range(width, len(stretch)):
-            out[row, m] = (1 - centre[m]) * stretch[m]
+            out[row, m] = (phi[begin + row, m] - centre[m]) * inverse_sd[m]
+        for m in range(width, len(inverse_sd)):
+            out[row, m] = (1 - centre[m]) * inverse_sd[m]
 
 
 @compiled
 def second_moments(
-    phi: Array, y: Floats, centre: Array, stretch: Array, target_centre: float, target_unit: float
+    phi: Array, y: Floats, centre: Array, inverse_sd: Array, target_centre: float, target_unit: float
 ) -> tuple[Floats, Floats, float]:
     """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
-    width = len(stretch)
+    width = len(inverse_sd)
     gram, cross, square = np.zeros(width * (width + 1) // 2), np.zeros(width), 0.0
     # In double precision: columns may be nearly combinations.
     x, target = lined(TILE, width, gram), np.empty(TILE)
     for begin in range(0, len(phi), TILE):
         rows = min(TILE, len(phi) - begin)
-        scale_rows(phi, begin, begin + rows, centre, stretch, x)
+        scale_rows(phi, begin, begin + rows, centre, inverse_sd, x)
         add_squares(gram, x, width, rows, 1.0)
         for row in range(rows):
             target[row] = (y[begin + row] - target_centre) / target_unit
@@ -99,7 +99,7 @@ def pair_moments(
     y: Floats,
     offsets: Ints,
     centre: Array,
-    stretch: Array,
+    inverse_sd: Array,
     target_centre: float,
     target_unit: float,
     models: Array,
@@ -118,7 +118,7 @@ def pair_moments(
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
-        scale_rows(phi, first, first + tile, centre, stretch, x)
+        scale_rows(phi, first, first + tile, centre, inverse_sd, x)
         multiply(x, tile, words, predicted)
         for j in range(k):
             rows = clients = 0
@@ -149,7 +149,7 @@ def project(
     y: Floats,
     offsets: Ints,
     centre: Array,
-    stretch: Array,
+    inverse_sd: Array,
     target_centre: float,
     target_unit: float,
     model: Array,
@@ -162,8 +162,8 @@ def project(
     n_clients, width = len(offsets) - 1, basis.shape[1]
     square, cross = np.zeros(n_clients), np.zeros((n_clients, width))
     gram = np.zeros((n_clients, width * (width + 1) // 2))
-    x = np.empty((len(phi), len(stretch)), phi.dtype)  # not lined: BLAS multiplies it
-    scale_rows(phi, 0, len(phi), centre, stretch, x)
+    x = np.empty((len(phi), len(inverse_sd)), phi.dtype)  # not lined: BLAS multiplies it
+    scale_rows(phi, 0, len(phi), centre, inverse_sd, x)
     z, predicted = np.dot(x, basis), np.dot(x, model)
     for i in range(n_clients):
         for row in range(offsets[i], offsets[i + 1]):

@@ -50,7 +50,7 @@ def _gather(
     y: Floats,
     offsets: Ints,
     centre: Floats,
-    stretch: Floats,
+    inverse_sd: Floats,
     slope: Floats,
     target: Floats,
     whiten: Floats,
@@ -67,7 +67,7 @@ def _gather(
     """
     begin, end = offsets[0], offsets[-1]
     tile, width, top = end - begin, own_x.shape[1], 0
-    scale_rows(phi, begin, end, centre, stretch, raw)
+    scale_rows(phi, begin, end, centre, inverse_sd, raw)
     # Product and residual in one loop, here and in `expect`: as two, last bits depended on where arrays lie in memory.
     for row in range(tile):
         known = 0.0
@@ -232,7 +232,7 @@ def expect(
     y: Floats,
     offsets: Ints,
     centre: Floats,
-    stretch: Floats,
+    inverse_sd: Floats,
     slope: Floats,
     target: Floats,
     whiten: Floats,
@@ -246,9 +246,9 @@ def expect(
 ) -> tuple[Floats, ...]:
     """Find memberships under every candidate and sum what they weigh.
 
-    phi (n, D or one less), y (n,), centre to whiten as in a `Frame`, target (2,) being its centre and scale, theta (L,
-    w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or -1. Gives
-    the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores (L, w +
+    phi (n, D or one less), y (n,), centre to whiten as in `StandardUnits`, target (2,) being its centre and scale,
+    theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or
+    -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores (L, w +
     2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I, t + w + t, t) of
     u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what `add_diagonal` adds; sides (I, 3,
     t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information for each pair of
@@ -271,7 +271,7 @@ def expect(
     most = min(longest, width)
     size = max(most, min(_TILE, max(_NUMBERS // (total * width), 16)))
     height, people = max(longest, _HIGHER * size), min(size, n_clients)
-    raw, own_x, own_y = np.empty((height, len(stretch))), np.empty((height, width)), np.empty(height)
+    raw, own_x, own_y = np.empty((height, len(inverse_sd))), np.empty((height, width)), np.empty(height)
     about = np.empty((people + 1, 3))
     mixed, roots = np.empty((total, size, width)), np.empty((total, size, most))
     errors, shares = np.empty((total, size)), np.empty((total, people))
@@ -288,7 +288,7 @@ def expect(
     while begin < n_clients:
         end = _tile_end(offsets, begin, width, size, height)
         own, people = offsets[begin : end + 1], end - begin
-        filled = _gather(phi, y, own, centre, stretch, slope, target, whiten, full, raw, own_x, own_y, about)
+        filled = _gather(phi, y, own, centre, inverse_sd, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], spread, full, mixed)
         for j in range(total):
             logs, error = shares[j, :people], errors[j, :filled]

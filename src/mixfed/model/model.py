@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..clients.memberships import memberships, own_effects
-from ..clients.store import Held
+from ..clients.store import ClientData
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
 from ..core.names import INTERCEPT
@@ -124,7 +124,7 @@ class Model:
         """(k, d, d): Psi, the covariance of what clients of each kind deviate by; an intercept is the last."""
         return None if self.factor is None else self.factor @ self.factor.swapaxes(1, 2)
 
-    def assign(self, clients: Held, *, uncertainty: bool | None = None) -> Assignment:
+    def assign(self, clients: ClientData, *, uncertainty: bool | None = None) -> Assignment:
         """Find the kinds of clients, whether they were in the fit or not, from their rows and targets.
 
         If clients deviate from their kind, what they deviate by is found, too, with its ``uncertainty``, which

@@ -12,7 +12,7 @@ from ..core.arrays import Floats
 from ..core.threads import side_by_side
 
 if TYPE_CHECKING:
-    from ..clients.store import Held
+    from ..clients.store import ClientData
     from .assignment import Assignment
     from .model import Model
 
@@ -22,7 +22,7 @@ _FARTHEST, _BINS = 5.0, 40
 """Residuals are counted up to so many standard deviations on each side, in so many bins."""
 
 
-def residuals(model: Model, clients: Held, assigned: Assignment) -> dict[str, Any]:
+def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[str, Any]:
     """Count residuals in units of each kind's noise, on a sample of the rows if there are many.
 
     ``assigned`` has all clients, in their order. Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships,

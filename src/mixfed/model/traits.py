@@ -49,7 +49,7 @@ def effects(model: Model) -> Floats:
     return model.coef * _units(model)
 
 
-def telling_order(model: Model) -> Ints:
+def by_difference(model: Model) -> Ints:
     """Order features by how much kinds differ in their effects, (d,); one kind's by how strong they are."""
     effect = effects(model)
     if model.n_clusters == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ..exchange.base import Query, Together
+from ..exchange.base import Batch, Query
 from ..exchange.pool import Pool, Sample
 
 Q = TypeVar("Q", bound=Query[Any, Any])
@@ -41,7 +41,7 @@ def converse(
     talks = [Talk(conversation) for conversation in conversations]
     while going := [talk for talk in talks if talk.query is not None]:
         queries = tuple(talk.query for talk in going if talk.query is not None)
-        replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Together(queries), who).parts
+        replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Batch(queries), who).parts
         for talk, reply in zip(going, replies, strict=True):
             talk.hear(reply)
         if report is not None:

@@ -11,7 +11,7 @@ from ..exchange.pool import Pool
 from ..model.fit import Progress, Watcher
 
 
-class Run:
+class Recorder:
     """What surrounds the steps: clock, trace, and whoever watches."""
 
     def __init__(self, pool: Pool, watch: Watcher | None) -> None:

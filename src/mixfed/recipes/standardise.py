@@ -16,7 +16,7 @@ from ..core.errors import DataError
 from ..core.symmetric import unpacked
 from ..exchange.census import CensusSum
 from ..exchange.moments import Gram, GramSum
-from ..exchange.units import Frame
+from ..exchange.units import StandardUnits
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""
@@ -43,13 +43,13 @@ class Columns:
 
 def inspect(census: CensusSum, intercept: bool) -> Columns:
     """Find the constant columns and the means."""
-    steady = census.steady
-    found = np.flatnonzero(steady & (census.value != 0))
-    constant = (len(steady) - 1 if intercept else int(found[0])) if len(found) else None
-    live = ~steady
-    centre = np.zeros(len(steady))
+    constant_columns = census.constant_columns
+    found = np.flatnonzero(constant_columns & (census.value != 0))
+    constant = (len(constant_columns) - 1 if intercept else int(found[0])) if len(found) else None
+    live = ~constant_columns
+    centre = np.zeros(len(constant_columns))
     if constant is not None:
-        centre = _rounded(np.where(steady, 0.0, census.total / census.n_rows), census.single)
+        centre = _rounded(np.where(constant_columns, 0.0, census.total / census.n_rows), census.single)
         live[constant] = True
     unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
     target_centre = census.target / census.n_rows if constant is not None else 0.0
@@ -65,7 +65,7 @@ def gram_query(columns: Columns) -> Gram:
     return Gram(columns.centre, columns.unit, columns.target_centre, columns.target_unit)
 
 
-def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Array]:
+def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[StandardUnits, Array]:
     """Whiten, and fit one model to all rows. Gives also which columns (D,) are combinations of others."""
     gram = unpacked(reply.gram, len(columns.unit))
     spread = np.sqrt(np.diag(gram) / n_rows)
@@ -84,7 +84,7 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
     size = np.sqrt(max(total - cross @ cross, least))
     lost = axes[:, ~kept] ** 2
     tied = live & (lost.sum(axis=1) > 1e-6)
-    frame = Frame(
+    units = StandardUnits(
         columns.centre,
         _rounded(scale / columns.unit, columns.single),
         whiten,
@@ -94,7 +94,7 @@ def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[Frame, Ar
         columns.constant,
         columns.constant_value,
     )
-    return frame, tied
+    return units, tied
 
 
 def spreads(columns: Columns, reply: GramSum, census: CensusSum) -> tuple[Floats, float]:
@@ -103,7 +103,7 @@ def spreads(columns: Columns, reply: GramSum, census: CensusSum) -> tuple[Floats
     # In the columns' units, in which squares do not overflow; the shift is 0 where columns are centred already.
     shift = (census.total / n_rows - columns.centre) / columns.unit
     squares = np.diag(unpacked(reply.gram, len(shift)))
-    variance = np.where(census.steady, 0.0, squares / n_rows - shift**2)
+    variance = np.where(census.constant_columns, 0.0, squares / n_rows - shift**2)
     target_shift = (census.target / n_rows - columns.target_centre) / columns.target_unit
     target = reply.square / n_rows - target_shift**2
     return columns.unit * np.sqrt(np.maximum(variance, 0.0)), columns.target_unit * float(np.sqrt(max(target, 0.0)))
@@ -114,39 +114,39 @@ def _rounded(values: Floats, single: bool) -> Floats:
     return values.astype(np.float32).astype(np.float64) if single else values
 
 
-def to_user(frame: Frame, theta: Floats) -> Floats:
+def to_user(units: StandardUnits, theta: Floats) -> Floats:
     """Turn models in standard units into models of the table's columns. theta (..., d) -> (..., D)."""
-    coef = (frame.slope + frame.scale * theta @ frame.whiten.T) * frame.stretch
-    if frame.constant is not None:
-        coef[..., frame.constant] += (frame.target_centre - coef @ frame.centre) / frame.constant_value
+    coef = (units.slope + units.scale * theta @ units.whiten.T) * units.inverse_sd
+    if units.constant is not None:
+        coef[..., units.constant] += (units.target_centre - coef @ units.centre) / units.constant_value
     return coef
 
 
-def from_user(frame: Frame, theta: Floats) -> Floats:
+def from_user(units: StandardUnits, theta: Floats) -> Floats:
     """Turn models of the table's columns into standard units. theta (..., D) -> (..., d)."""
     coef = np.array(theta, dtype=np.float64)
-    if frame.constant is not None:
-        coef[..., frame.constant] -= (frame.target_centre - coef @ frame.centre) / frame.constant_value
-    live = frame.stretch > 0
-    stretched = coef[..., live] / frame.stretch[live]
-    flat = ((stretched - frame.slope[live]) / frame.scale).reshape(-1, int(live.sum())).T
-    found = np.linalg.lstsq(frame.whiten[live], flat, rcond=None)[0].T
+    if units.constant is not None:
+        coef[..., units.constant] -= (units.target_centre - coef @ units.centre) / units.constant_value
+    live = units.inverse_sd > 0
+    stretched = coef[..., live] / units.inverse_sd[live]
+    flat = ((stretched - units.slope[live]) / units.scale).reshape(-1, int(live.sum())).T
+    found = np.linalg.lstsq(units.whiten[live], flat, rcond=None)[0].T
     return np.asarray(found.reshape(*coef.shape[:-1], -1), dtype=np.float64)
 
 
-def from_stretched(frame: Frame, columns: Floats) -> Floats:
+def from_stretched(units: StandardUnits, columns: Floats) -> Floats:
     """Turn changes of models of shifted and stretched columns into those of the table's. (..., D, r) -> (..., D, r)."""
     moved = np.array(columns, dtype=np.float64)
-    if frame.constant is not None:
+    if units.constant is not None:
         # The constant takes up what the shifts of the others leave.
-        own = frame.stretch[frame.constant]
-        moved[..., frame.constant, :] -= (frame.centre * frame.stretch) @ moved / (frame.constant_value * own)
-    return np.asarray(frame.scale * frame.stretch[:, None] * moved)
+        own = units.inverse_sd[units.constant]
+        moved[..., units.constant, :] -= (units.centre * units.inverse_sd) @ moved / (units.constant_value * own)
+    return np.asarray(units.scale * units.inverse_sd[:, None] * moved)
 
 
-def errors_to_user(frame: Frame, covariance: Floats) -> Floats:
+def errors_to_user(units: StandardUnits, covariance: Floats) -> Floats:
     """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
-    jacobian = from_stretched(frame, frame.whiten)
+    jacobian = from_stretched(units, units.whiten)
     size = np.abs(jacobian).max(axis=1, keepdims=True)  # whose square may be no number
     jacobian = jacobian / np.where(size > 0, size, 1.0)
     variance = np.einsum("Dd,kde,De->kD", jacobian, covariance, jacobian)

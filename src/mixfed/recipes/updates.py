@@ -5,8 +5,8 @@ A candidate's value is its log likelihood plus a penalty on noise,
     value = sum_i log sum_j w_j prod_rows N(residual | z theta_j, s_j^2) - 1/2 sum_j n_0 (v_0 / s_j^2 + log s_j^2),
 
 as if every kind had n_0 more rows of variance v_0. Without it a kind of a few rows that lie on a plane would have
-infinite likelihood. v_0 is a small share of the variance that a mixture of as many kinds leaves (`Rules.fitting`), so a
-real kind does not feel it, however little noise there is.
+infinite likelihood. v_0 is a small share of the variance that a mixture of as many kinds leaves (`Penalty.fitting`), so
+a real kind does not feel it, however little noise there is.
 
 Newton steps use Louis' identity: observed information = complete - missing, where the complete information comes
 from the weighted normal equations and the missing one from clients that are unsure of their kind.
@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ..core.arrays import Array, Bools, Floats
 from ..core.symmetric import mirrored, unpacked
-from ..exchange.mixture import Candidates, ExpectSum
+from ..exchange.mixture import Candidates, MixtureReply
 
 PRIOR_ROWS = 2.0
 """n_0: rows added to each kind."""
@@ -36,7 +36,7 @@ NEARBY = 0.01
 
 
 @dataclass(frozen=True)
-class Rules:
+class Penalty:
     """What is asked of a mixture besides a high likelihood."""
 
     shared_noise: bool = False
@@ -44,23 +44,23 @@ class Rules:
     prior_variance: float = PRIOR_SHARE
     """v_0, the pooled fit's residuals having variance 1."""
 
-    def fitting(self, residual_variance: float) -> Rules:
+    def fitting(self, residual_variance: float) -> Penalty:
         """Adapt v_0 to what a mixture leaves; never to nothing at all."""
         return dataclasses.replace(self, prior_variance=PRIOR_SHARE * max(residual_variance, 1e-16))
 
 
-def values(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Floats:
+def values(candidates: Candidates, reply: MixtureReply, rules: Penalty) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
     return np.asarray(reply.likelihood - penalties(candidates, rules))
 
 
-def penalties(candidates: Candidates, rules: Rules) -> Floats:
+def penalties(candidates: Candidates, rules: Penalty) -> Floats:
     """Give what is taken off the log likelihood of each candidate, (C,)."""
     variance = candidates.log_variance
     return np.asarray(0.5 * PRIOR_ROWS * (rules.prior_variance * np.exp(-variance) + variance).sum(axis=1))
 
 
-def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidates:
+def maximise(candidates: Candidates, reply: MixtureReply, rules: Penalty) -> Candidates:
     """Solve the weighted normal equations of every kind: the M step of EM."""
     _, k, dim = reply.score.shape
     gram = reply.matrices + RIDGE * np.eye(dim)
@@ -75,12 +75,12 @@ def maximise(candidates: Candidates, reply: ExpectSum, rules: Rules) -> Candidat
     return Candidates(candidates.theta + step, np.log(variance), np.log(share / share.sum(axis=1, keepdims=True)))
 
 
-def residual_variance(reply: ExpectSum, c: int) -> float:
+def residual_variance(reply: MixtureReply, c: int) -> float:
     """Give the variance that candidate c leaves over all kinds."""
     return float(reply.squares[c].sum() / reply.rows[c].sum())
 
 
-def squares_after(reply: ExpectSum, step: Floats) -> Floats:
+def squares_after(reply: MixtureReply, step: Floats) -> Floats:
     """Give the weighted sums of squared residuals after the models have moved by a step (C, k, d). -> (C, k)."""
     left = (
         reply.squares
@@ -96,12 +96,12 @@ class Newton:
 
     steps: Candidates
     """One for each damping that gave a step; the last is the least damped."""
-    decrement: float
+    newton_decrement: float
     """How much likelihood Newton's full step promises; infinite where the likelihood is not concave."""
 
 
 def newton(
-    candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, dampings: tuple[float, ...], rules: Rules
+    candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, dampings: tuple[float, ...], rules: Penalty
 ) -> Newton:
     """Take damped Newton steps from candidate c, whose missing information is known, by pairs of kinds.
 
@@ -111,7 +111,7 @@ def newton(
     gradient, complete = _score(candidates, reply, c, rules), complete_information(candidates, reply, c, rules)
     reduce_, missing = parameters(k, dim, rules.shared_noise), mirrored(missing, k)
     slope = reduce_.T @ gradient.ravel()
-    steps, decrement = [], np.inf
+    steps, newton_decrement = [], np.inf
     for damping in dampings:
         information = reduce_.T @ (complete - damping * missing) @ reduce_
         try:
@@ -119,12 +119,12 @@ def newton(
         except np.linalg.LinAlgError:
             continue
         if damping == 1.0:
-            decrement = float(0.5 * slope @ step)
+            newton_decrement = float(0.5 * slope @ step)
         steps.append(_moved(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
-    return Newton(Candidates.stack(steps) if steps else candidates.pick([]), decrement)
+    return Newton(Candidates.stack(steps) if steps else candidates.pick([]), newton_decrement)
 
 
-def covariance(candidates: Candidates, reply: ExpectSum, c: int, missing: Floats, rules: Rules) -> Floats | None:
+def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, rules: Penalty) -> Floats | None:
     """Invert the observed information: covariances of each kind's theta, (k, d, d); None if it has no inverse."""
     k, dim = candidates.theta[c].shape
     reduce_ = parameters(k, dim, rules.shared_noise)
@@ -150,7 +150,7 @@ def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
     return np.array(columns).T
 
 
-def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
+def complete_information(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) -> Floats:
     """Give the information if the kinds were known, (p, p) with p = k (d + 2)."""
     k, dim = candidates.theta[c].shape
     precision, kinds = np.exp(-candidates.log_variance[c]), np.arange(k)
@@ -162,7 +162,7 @@ def complete_information(candidates: Candidates, reply: ExpectSum, c: int, rules
     return complete.reshape(k * (dim + 2), k * (dim + 2))
 
 
-def _score(candidates: Candidates, reply: ExpectSum, c: int, rules: Rules) -> Floats:
+def _score(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) -> Floats:
     """Give the gradient of a candidate's value. -> (k, d + 2)."""
     theta, precision = candidates.theta[c], np.exp(-candidates.log_variance[c])
     slope = (reply.score[c] - RIDGE * theta) * precision[:, None]

@@ -9,7 +9,7 @@ from typing import Any
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
-from ..model.traits import crowd, digits, telling_order, traits, typical_error
+from ..model.traits import by_difference, crowd, digits, traits, typical_error
 from ..tables.write import write_whole
 
 _SHOWN = 10
@@ -66,7 +66,7 @@ def _kinds(model: Model, assigned: Assignment | None) -> Iterable[str]:
 
 def _coefficients(model: Model) -> Iterable[str]:
     errors = model.theta_error
-    shown = [*telling_order(model)[:_SHOWN].tolist(), *([len(model.features)] if model.has_intercept else [])]
+    shown = [*by_difference(model)[:_SHOWN].tolist(), *([len(model.features)] if model.has_intercept else [])]
     rows = []
     for feature in shown:
         cells = [f"{theta[feature]:.4g}" for theta in model.theta]

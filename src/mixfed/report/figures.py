@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays import Array, Floats, Ints
 from ..model.assignment import Assignment
 from ..model.model import Model
-from ..model.traits import LEVEL, deviations, levels, telling_order
+from ..model.traits import LEVEL, by_difference, deviations, levels
 
 _LISTED = 1000
 """Of each sort (the largest, the least certain), so many clients are listed; if they are not many more, all."""
@@ -55,7 +55,7 @@ def _coefficients(model: Model) -> dict[str, Any]:
         "values": model.theta.tolist(),
         "errors": None if errors is None else errors.tolist(),
         "spread": model.details.get("spread"),
-        "order": telling_order(model).tolist(),
+        "order": by_difference(model).tolist(),
         "level": _level(model),
         "deviations": None if own is None else own.tolist(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..model.traits import telling_order, title, traits, typical_error
+from ..model.traits import by_difference, title, traits, typical_error
 
 if TYPE_CHECKING:
     from ..model.fit import Fit
@@ -17,7 +17,7 @@ _CELL = "padding:.25em .9em .25em 0;text-align:right;border-bottom:1px solid rgb
 
 def model_html(model: Model) -> str:
     """Show the kinds with their shares, noise and the coefficients that tell most."""
-    shown = telling_order(model)[:_SHOWN].tolist()
+    shown = by_difference(model)[:_SHOWN].tolist()
     names = ["kind", "share", "noise", *(["intercept"] if model.has_intercept else [])]
     heads = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in names + [model.features[f] for f in shown])
     lines = "".join(_line(model, j, shown) for j in range(model.n_clusters))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..clients.store import Held
+from ..clients.store import ClientData
 from ..core.errors import DataError, NotUtf8Error
 from .column_types import Holds, Words, as_floats, is_date, is_number, is_text, short
 from .dialect import SEPARATORS
@@ -103,7 +103,7 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
     return Guess(columns, client, target, rows, whole)
 
 
-def notes(path: Path, client: str, target: str, held: Held, *, features_named: bool = False) -> tuple[str, ...]:
+def notes(path: Path, client: str, target: str, held: ClientData, *, features_named: bool = False) -> tuple[str, ...]:
     """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
 
     ``held`` is what was read; ``features_named`` says that the user chose the features.

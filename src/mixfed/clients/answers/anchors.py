@@ -9,18 +9,18 @@ import numpy as np
 
 from ...core import draws
 from ...core.arrays import Array
-from ...exchange.anchors import AnchorReplies, ApplyMoment, BlockSum, Descend, Project, Statistics
+from ...exchange.anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
 from ...kernels import moments
 from ...kernels.power_iteration import power_iteration
 from ..blocks import summed
 from ..packed import Clients
-from ..store import Held
+from ..store import ClientData
 from .dispatch import answer, answer_each
 from .units import kernel_rows, pooled_model
 
 
 @answer.register
-def _apply_moment(query: ApplyMoment, clients: Held) -> BlockSum:
+def _apply_moment(query: ApplyMoment, clients: ClientData) -> BlockSum:
     """Y Q = sum_i a_i (b_i^T Q) for a_i, b_i the residual moments of the client's two rows."""
     anchors, dim, width = query.block.shape
 
@@ -79,11 +79,11 @@ def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
 @lru_cache(maxsize=1)
 def _stretched_basis(query: Project, precision: np.dtype[Any]) -> Array:
     """Give the basis for shifted and stretched columns, (D, r)."""
-    return np.ascontiguousarray(query.frame.whiten @ query.basis, dtype=precision)
+    return np.ascontiguousarray(query.units.whiten @ query.basis, dtype=precision)
 
 
 @answer_each.register
-def _project(query: Project, clients: Clients) -> Statistics:
-    frame, kind = query.frame, clients.phi.dtype
-    models = pooled_model(frame, kind), _stretched_basis(query, kind)
-    return Statistics(clients.rows.astype(np.float64), *moments.project(*kernel_rows(clients, frame), *models))
+def _project(query: Project, clients: Clients) -> AnchorEquations:
+    units, kind = query.units, clients.phi.dtype
+    models = pooled_model(units, kind), _stretched_basis(query, kind)
+    return AnchorEquations(clients.rows.astype(np.float64), *moments.project(*kernel_rows(clients, units), *models))

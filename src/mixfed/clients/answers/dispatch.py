@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from ...exchange.base import Replies, Together
+from ...exchange.base import Batch, BatchReply
 from ..packed import Clients
-from ..store import Held
+from ..store import ClientData
 
 
 @singledispatch
-def answer(query: Any, clients: Held) -> Any:
+def answer(query: Any, clients: ClientData) -> Any:
     """Answer for all clients held here, summed."""
     raise TypeError(f"no client can answer a {type(query).__name__}")
 
@@ -23,5 +23,5 @@ def answer_each(query: Any, clients: Clients) -> Any:
 
 
 @answer.register
-def _together(query: Together, clients: Held) -> Replies:
-    return Replies(tuple(answer(part, clients) for part in query.parts))
+def _together(query: Batch, clients: ClientData) -> BatchReply:
+    return BatchReply(tuple(answer(part, clients) for part in query.parts))

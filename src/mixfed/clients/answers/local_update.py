@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...core.arrays import Array, Floats, Ints
 from ...core.threads import one_blas_thread
-from ...exchange.local_update import FedProx, ModelSum, Refine, Update
+from ...exchange.local_update import FedProx, LocalUpdate, ModelSum, Update
 from ...kernels import local_updates as local
 from ...kernels import tiles as kernels
 from ..blocks import summed
 from ..memberships import memberships, mixture_arguments
 from ..packed import Clients
-from ..store import Held
+from ..store import ClientData
 from .dispatch import answer
 
 
 @answer.register
-def _refine(query: Refine, clients: Held) -> ModelSum:
+def _refine(query: LocalUpdate, clients: ClientData) -> ModelSum:
     update = update_arguments(query.update)
 
     def one(block: Clients) -> ModelSum:
@@ -31,7 +31,7 @@ def model_sum(block: Clients, sums: tuple[Floats, Floats, Floats, Floats, float]
     return ModelSum(shift, block.n_rows, mass, count, loss, likelihood)
 
 
-def own_models(query: Refine, clients: Clients) -> Floats:
+def own_models(query: LocalUpdate, clients: Clients) -> Floats:
     """Give every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
     membership = memberships(query.mixture, clients, query.hard, query.loss)
     theta = mixture_arguments(query.mixture, clients.phi.dtype)[0]

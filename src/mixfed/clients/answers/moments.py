@@ -9,36 +9,36 @@ from ...exchange.moments import Gram, GramSum, PairMoments, PairSum
 from ...kernels import moments
 from ..blocks import summed
 from ..packed import Clients
-from ..store import Held
+from ..store import ClientData
 from .dispatch import answer as answer
 from .units import in_few_columns, kernel_rows, packed_identity, pooled_model
 
 
 @answer.register
-def _gram(query: Gram, clients: Held) -> GramSum:
+def _gram(query: Gram, clients: ClientData) -> GramSum:
     def one(block: Clients) -> GramSum:
         kind = block.phi.dtype
-        shift, stretch = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
-        units = (shift, stretch, query.target_centre, query.target_unit)
-        return GramSum(*moments.second_moments(block.phi, block.y, *units))
+        shift, inverse_sd = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
+        arguments = (shift, inverse_sd, query.target_centre, query.target_unit)
+        return GramSum(*moments.second_moments(block.phi, block.y, *arguments))
 
     return summed(one, clients)
 
 
 @answer.register
-def _pair_moments(query: PairMoments, clients: Held) -> PairSum:
+def _pair_moments(query: PairMoments, clients: ClientData) -> PairSum:
     """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual x: all pairs of different rows."""
-    frame, taken = in_few_columns(query.frame)
+    units, taken = in_few_columns(query.units)
 
     def one(block: Clients) -> PairSum:
         block = taken(block)
         ones = np.ones((block.n_clients, 1))
-        pairs = moments.pair_moments(*kernel_rows(block, frame), pooled_model(frame, block.phi.dtype), ones)
+        pairs = moments.pair_moments(*kernel_rows(block, units), pooled_model(units, block.phi.dtype), ones)
         if not query.lone:
             return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
         alone = block.subset(np.flatnonzero(block.rows == 1))
-        x, residual = frame.stretched(alone.design, alone.y)
+        x, residual = units.stretched(alone.design, alone.y)
         e = x * residual[:, None]
-        return PairSum(pairs + packed(e.T @ e) - residual @ residual * packed_identity(frame), block.n_rows)
+        return PairSum(pairs + packed(e.T @ e) - residual @ residual * packed_identity(units), block.n_rows)
 
     return summed(one, clients)

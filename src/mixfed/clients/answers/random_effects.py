@@ -8,36 +8,36 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.symmetric import unpacked
-from ...exchange.random_effects import Deviate, DeviateSum, LeaveOut, LeftOutSum, information, roots
+from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffectsReply, RandomEffectsSums, information, roots
 from ..blocks import over_blocks, summed
 from ..packed import Clients
-from ..store import Held
+from ..store import ClientData
 from .dispatch import answer as answer
 
 
 @answer.register
-def _deviate(query: Deviate, clients: Held) -> DeviateSum:
+def _deviate(query: RandomEffectsSums, clients: ClientData) -> RandomEffectsReply:
     """Sum over clients in the units of Psi."""
     from ...kernels import random_effects as marginal
 
-    frame, candidates, full = query.frame, query.candidates, query.full
+    units, candidates, full = query.units, query.candidates, query.full
     count, k, dim = candidates.theta.shape
     theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
     if not full:
-        theta = theta @ frame.whiten.T
+        theta = theta @ units.whiten.T
     width = theta.shape[1]
     matrices = unpacked(spread, width) if full else spread[:, None, :]
     # One layout of every array: each other one would be compiled for itself.
     theta, matrices, log_variance, log_weight, whiten = map(
-        np.ascontiguousarray, (theta, matrices, candidates.log_variance, candidates.log_weight, frame.whiten)
+        np.ascontiguousarray, (theta, matrices, candidates.log_variance, candidates.log_weight, units.whiten)
     )
-    units = (frame.centre, frame.stretch, frame.slope, np.array([frame.target_centre, frame.scale]), whiten)
+    arguments = (units.centre, units.inverse_sd, units.slope, np.array([units.target_centre, units.scale]), whiten)
     informed = np.full(count, -1)
     informed[list(query.informed)] = np.arange(len(query.informed))
 
     def one(block: Clients) -> tuple[Floats, ...]:
         mixture = (theta, matrices, full, log_variance, log_weight)
-        return marginal.expect(block.phi, block.y, block.offsets, *units, *mixture, informed, query.fisher)
+        return marginal.expect(block.phi, block.y, block.offsets, *arguments, *mixture, informed, query.fisher)
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
         for total, more in zip(first, second, strict=True):
@@ -45,7 +45,7 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
         return first
 
     likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
-    return DeviateSum(
+    return RandomEffectsReply(
         likelihood,
         people.reshape(count, k),
         rows.reshape(count, k),
@@ -58,18 +58,18 @@ def _deviate(query: Deviate, clients: Held) -> DeviateSum:
 
 
 @answer.register
-def _leave_out(query: LeaveOut, clients: Held) -> LeftOutSum:
+def _leave_out(query: LeaveOut, clients: ClientData) -> LeftOutSum:
     from ...kernels import leave_one_out as leaving
 
     candidates = query.candidates
-    theta = candidates.theta.reshape(-1, query.frame.dim)
-    spread = roots(query.frame, candidates.spread.reshape(len(theta), -1), query.full)
+    theta = candidates.theta.reshape(-1, query.units.dim)
+    spread = roots(query.units, candidates.spread.reshape(len(theta), -1), query.full)
     models, spread, log_variance, log_weight = map(
         np.ascontiguousarray, (theta.T, spread, candidates.log_variance, candidates.log_weight)
     )
 
     def one(block: Clients) -> LeftOutSum:
-        z, y = query.frame.standardise(block.design, block.y)
+        z, y = query.units.standardise(block.design, block.y)
         mixture = (models, spread, log_variance, log_weight)
         return LeftOutSum(*leaving.leave_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
 

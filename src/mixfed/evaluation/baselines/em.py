@@ -8,10 +8,10 @@ from ...clients.local import LocalPool
 from ...clients.packed import Clients
 from ...core.arrays import Floats
 from ...exchange.census import Census
-from ...exchange.mixture import Candidates, Expect
-from ...exchange.units import Frame
+from ...exchange.mixture import Candidates, MixtureSums
+from ...exchange.units import StandardUnits
 from ...recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
-from ...recipes.updates import Rules, maximise, values
+from ...recipes.updates import Penalty, maximise, values
 
 
 class EM:
@@ -19,21 +19,21 @@ class EM:
 
     def __init__(self, clients: Clients) -> None:
         self.clients, self.pool = clients, LocalPool(clients)
-        self.rules = Rules(prior_variance=1e-6)
+        self.rules = Penalty(prior_variance=1e-6)
         census = self.pool.ask(Census())
         columns = inspect(census, clients.intercept)
-        self.frame: Frame = make_frame(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
+        self.units: StandardUnits = make_frame(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
 
     def at(self, theta: Floats, noise: float, weights: Floats) -> Candidates:
         """Start from models theta (k, d) in the table's units."""
         k = len(theta)
-        log_variance = np.full((1, k), 2.0 * np.log(noise / self.frame.scale))
-        return Candidates(from_user(self.frame, theta)[None], log_variance, np.log(weights)[None])
+        log_variance = np.full((1, k), 2.0 * np.log(noise / self.units.scale))
+        return Candidates(from_user(self.units, theta)[None], log_variance, np.log(weights)[None])
 
     def at_random(self, k: int, rng: np.random.Generator) -> Candidates:
         """Start from a random kind for every client."""
         labels = np.repeat(rng.integers(k, size=self.clients.n_clients), self.clients.rows)
-        z, y = self.frame.standardise(self.clients.design, self.clients.y)
+        z, y = self.units.standardise(self.clients.design, self.clients.y)
         theta = np.stack([np.linalg.lstsq(z[labels == j], y[labels == j], rcond=None)[0] for j in range(k)])
         left = np.array([np.mean((y - z @ theta[j])[labels == j] ** 2) for j in range(k)])
         return Candidates(theta[None], np.log(np.maximum(left, 1e-12))[None], np.full((1, k), -np.log(k)))
@@ -42,7 +42,7 @@ class EM:
         """Step until the likelihood gains less than the tolerance, relative to the number of rows."""
         mixture, last = start, -np.inf
         for _ in range(steps):
-            reply = self.pool.ask(Expect(self.frame, mixture))
+            reply = self.pool.ask(MixtureSums(self.units, mixture))
             value = float(values(mixture, reply, self.rules)[0])
             if value - last < tolerance * self.clients.n_rows:
                 break
@@ -51,9 +51,9 @@ class EM:
 
     def likelihood(self, mixture: Candidates) -> float:
         """Log likelihood in the target's units."""
-        reply = self.pool.ask(Expect(self.frame, mixture))
-        return float(reply.likelihood[0] - self.clients.n_rows * np.log(self.frame.scale))
+        reply = self.pool.ask(MixtureSums(self.units, mixture))
+        return float(reply.likelihood[0] - self.clients.n_rows * np.log(self.units.scale))
 
     def models(self, mixture: Candidates) -> Floats:
         """Give the models in the table's units, (k, d)."""
-        return to_user(self.frame, mixture.theta[0])
+        return to_user(self.units, mixture.theta[0])

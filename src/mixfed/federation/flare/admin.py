@@ -23,7 +23,7 @@ from ...exchange.base import Traffic
 from ...model.fit import Fit, Progress, Watcher
 from ...model.model import Model
 from ..job import Job
-from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, Run, write_job
+from .jobs import FAILURE, PROGRESS, RESULT, RESULTS, RUNS, NamedJob, write_job
 from .kits import NAME, NAME_RULE, Kit
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def _starting(done: int) -> Progress:
     return Progress("starting", done, 1, SimpleNamespace(note="" if done else "the parties start their workers"))
 
 
-class Desk:
+class AdminSession:
     """The administrator's line to the server."""
 
     def __init__(self, kit: Kit) -> None:
@@ -111,7 +111,7 @@ class Desk:
             jobs.append(Submitted(job["job_id"], job["job_name"], status, job["submit_time"]))
         return sorted(jobs, key=lambda job: job.submitted)
 
-    def submit(self, run: Run) -> str:
+    def submit(self, run: NamedJob) -> str:
         """Have the server start a run, with all sites that are connected; give the identity of the job."""
         run = dataclasses.replace(run, present=tuple(self.sites()))
         if not run.present:
@@ -123,12 +123,12 @@ class Desk:
             identity: str = self._call(lambda: self._session.submit_job(str(folder)))
         return identity
 
-    def latest(self, run: Run) -> str | None:
+    def latest(self, run: NamedJob) -> str | None:
         """Give the identity of the last job for a run, if it is still at work or has done it."""
         job = next((job for job in reversed(self.jobs()) if job.run == run.name), None)
         return None if job is None or (job.ended and job.status != DONE) else job.identity
 
-    def go_on(self, run: Run) -> str:
+    def go_on(self, run: NamedJob) -> str:
         """Have the server go on with a run as soon as the sites that it began with are back, or it has waited."""
         end = time.monotonic() + run.job.patience
         while not set(run.present) <= set(self.sites()) and time.monotonic() < end:
@@ -230,7 +230,7 @@ class Result:
 
 
 def read_result(folder: Path) -> Result:
-    """Read what `Desk.fetch` has put in a folder."""
+    """Read what `AdminSession.fetch` has put in a folder."""
     from ...tables.roles import read_table
 
     about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -241,17 +241,17 @@ def read_result(folder: Path) -> Result:
     return Result(fit, about, [line for line in lines if "number" in line])
 
 
-def new_run(kit: Kit, name: str | None, job: Job) -> Run:
+def new_run(kit: Kit, name: str | None, job: Job) -> NamedJob:
     """Name a run of the federation that an administrator's kit belongs to, by default after the time."""
     name = name if name is not None else time.strftime("run-%Y%m%d-%H%M%S")
     if not NAME.fullmatch(name):
         raise SettingsError(f"--run {name}: {NAME_RULE}")
     if _place(kit, name).exists():
         raise SettingsError(f"--run {name}: there is a run of this name: resume it, or give another name")
-    return Run(name, job, kit.sites())
+    return NamedJob(name, job, kit.sites())
 
 
-def old_run(kit: Kit, name: str | None) -> Run:
+def old_run(kit: Kit, name: str | None) -> NamedJob:
     """Find a run that was submitted with this kit, by default the last."""
     runs = sorted((kit.path / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime)
     known = {path.stem: path for path in runs}
@@ -259,10 +259,10 @@ def old_run(kit: Kit, name: str | None) -> Run:
         raise SettingsError(f"{kit.path}: no run was submitted with this kit")
     if name is not None and name not in known:
         raise SettingsError(f"--run {name}: there is no such run; there are {', '.join(known)}")
-    return Run.load(known[name] if name is not None else runs[-1])
+    return NamedJob.load(known[name] if name is not None else runs[-1])
 
 
-def is_recorded(kit: Kit, run: Run) -> bool:
+def is_recorded(kit: Kit, run: NamedJob) -> bool:
     """Say whether a run was submitted with this kit."""
     return _place(kit, run.name).exists()
 

@@ -33,7 +33,7 @@ _DESCRIPTION = "mixfed.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class NamedJob:
     """A run by its name, under which it can go on, what it is to fit and with whom."""
 
     name: str
@@ -55,7 +55,7 @@ class Run:
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> Run:
+    def load(cls, path: Path) -> NamedJob:
         """Read what `save` wrote."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ class Run:
             raise SettingsError(f"{path}: not a run of mixfed ({error})") from None
 
 
-def write_job(folder: Path, run: Run) -> None:
+def write_job(folder: Path, run: NamedJob) -> None:
     """Write the job for a run with the sites that are present, to be submitted."""
     components = {CONDUCTOR: "conductor", ANSWERER: "answerer"}
     parts = {path: [{"id": name, "path": path, "args": {}}] for path, name in components.items()}
@@ -92,6 +92,6 @@ def write_job(folder: Path, run: Run) -> None:
     run.save(folder / "server" / "config" / _DESCRIPTION)
 
 
-def read_job(config: Path) -> Run:
+def read_job(config: Path) -> NamedJob:
     """Read, at the server, what a job is to fit."""
-    return Run.load(config / _DESCRIPTION)
+    return NamedJob.load(config / _DESCRIPTION)

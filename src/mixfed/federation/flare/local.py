@@ -74,7 +74,7 @@ def running(kits: Sequence[Kit]) -> Iterator[Kit]:
             parties.stop([kit for kit in kits if kit.role is not Role.ADMIN])
 
 
-def _await(started: Sequence[parties.Party]) -> None:
+def _await(started: Sequence[parties.PartyProcess]) -> None:
     for party in started:
         if not party.wait(_STARTING):
             raise PoolError(f"{party.kit.name} did not start within {_STARTING:g} s; its log is {party.kit.log}")
@@ -107,5 +107,5 @@ def _handling(handlers: dict[signal.Signals, object]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, frame: object) -> None:
+def _leave(number: int, units: object) -> None:
     sys.exit(128 + number)

@@ -47,7 +47,7 @@ _started: list[subprocess.Popen[bytes]] = []
 """Held on to, for Python complains of a process that is forgotten while it runs."""
 
 
-class Party:
+class PartyProcess:
     """A server or a site that was started here."""
 
     def __init__(self, kit: Kit) -> None:
@@ -112,13 +112,13 @@ def check_path(path: Path) -> None:
         raise SettingsError(f"{path}: the engine needs a path without spaces and quotes: move the kit")
 
 
-def start(kit: Kit) -> Party:
+def start(kit: Kit) -> PartyProcess:
     """Start a party in the background, unless it is running already."""
     check_path(kit.path)
     running = processes(kit)
     if running:
         raise SettingsError(f"{kit.path}: it is running already, as process {running[0].pid}")
-    return Party(kit)
+    return PartyProcess(kit)
 
 
 def stop(kits: Iterable[Kit]) -> int:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ...clients.store import Held
+from ...clients.store import ClientData
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
-from ...exchange.base import Replies, Together
+from ...exchange.base import Batch, BatchReply
 from ...exchange.codec import MessageError
 from ...exchange.mixture import SplitMoments
 from ...exchange.moments import PairMoments, PairSum
@@ -58,7 +58,7 @@ class Rules:
     What was asked is kept in the file ``memory``, or only as long as this object if there is none.
     """
 
-    def __init__(self, clients: Held, min_clients: int, memory: Path | None) -> None:
+    def __init__(self, clients: ClientData, min_clients: int, memory: Path | None) -> None:
         self.clients, self.min_clients, self.memory = clients, min_clients, memory
         self._asked: dict[str, _Asked] = {}
         """By the digest of the data."""
@@ -110,9 +110,9 @@ class Rules:
 
         rows (a,): of the clients that were asked.
         """
-        if isinstance(query, Together):
+        if isinstance(query, Batch):
             pairs = zip(query.parts, reply.parts, strict=True)
-            return Replies(tuple(self.withheld(part, said, rows) for part, said in pairs))
+            return BatchReply(tuple(self.withheld(part, said, rows) for part, said in pairs))
         of_pairs = isinstance(query, SplitMoments | LeaveOut) or (isinstance(query, PairMoments) and not query.lone)
         if self.min_clients <= 1 or not of_pairs:
             return reply

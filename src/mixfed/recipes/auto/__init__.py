@@ -21,14 +21,14 @@ from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
-from ..recorder import Run, check_clusters
+from ..recorder import Recorder, check_clusters
 from ..settings import AutoSettings
 from ..standardise import errors_to_user, to_user
-from ..updates import Rules, covariance
-from .refine import Refined
-from .select import Info, Search
-from .survey import SURVEY_EXCHANGES, survey
-from .warnings import doubts
+from ..updates import Penalty, covariance
+from .refine import Maximum
+from .select import Info, Selection
+from .survey import SURVEY_EXCHANGES, make_survey
+from .warnings import find_warnings
 
 
 def fit_auto(
@@ -60,23 +60,23 @@ def _fit(
     if n_clusters is not None:
         check_clusters(n_clusters, n_clients)
     most = n_clusters or min(settings.max_clusters, n_clients)
-    run = Run(pool, watch)
+    run = Recorder(pool, watch)
     start = _start(settings, features, n_clusters)
     with run.timing("survey"):
         single, rounds = settings.anchors == "single", itertools.count(1)
-        ground = survey(
+        survey = make_survey(
             pool,
             features[-1] == INTERCEPT,
             most,
             start,
-            Rules(settings.shared_noise),
+            Penalty(settings.shared_noise),
             seed,
             single=single,
             report=lambda: run.report("survey", next(rounds), SURVEY_EXCHANGES - (not single), Info()),
         )
-    if ground.target_spread == 0:
+    if survey.target_spread == 0:
         most = 1  # there is nothing to tell kinds by
-    search = Search(run, ground, settings, seed, n_clusters)
+    search = Selection(run, survey, settings, seed, n_clusters)
     if settings.personal:
         return _fit_personal(search, features, n_clusters, most, start)
     with run.timing("kinds"):
@@ -95,17 +95,17 @@ def _fit(
 
 
 def _fit_personal(
-    search: Search, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
+    search: Selection, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
 ) -> Fit:
     """Fit kinds whose clients deviate."""
     from .. import personal  # which a plain fit can do without
     from ..personal.updates import free_parameters, model_covariance
 
-    run, frame = search.run, search.ground.frame
+    run, units = search.run, search.survey.units
     with run.timing("personal"):
         found, tried = personal.fit_personal(search, n_clusters, most, start)
-    plain, factor = personal.as_refined(found), personal.factors_to_user(frame, found)
-    bic = float(free_parameters(found) * np.log(search.ground.census.n_rows) - 2.0 * search.likelihood(plain))
+    plain, factor = personal.as_refined(found), personal.factors_to_user(units, found)
+    bic = float(free_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
     model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
 
@@ -128,8 +128,8 @@ def _start(settings: AutoSettings, features: tuple[str, ...], n_clusters: int | 
 
 
 def _model(
-    found: Refined,
-    search: Search,
+    found: Maximum,
+    search: Selection,
     features: tuple[str, ...],
     covariances: Floats | None,
     bic: float,
@@ -140,16 +140,16 @@ def _model(
 
     covariances (k, d, d) are those of the kinds' theta, in standard units; factor (k, D, r) that of deviations.
     """
-    ground, frame, mixture, reply = search.ground, search.ground.frame, found.mixture, found.reply
-    theta = to_user(frame, mixture.theta[0])
+    survey, units, mixture, reply = search.survey, search.survey.units, found.mixture, found.reply
+    theta = to_user(units, mixture.theta[0])
     order = kind_order(np.exp(mixture.log_weight[0]), theta)
     final = Mixture(
         theta[order],
         np.exp(mixture.log_weight[0][order]),
-        frame.scale * np.exp(0.5 * mixture.log_variance[0][order]),
+        units.scale * np.exp(0.5 * mixture.log_variance[0][order]),
     )
-    errors = None if covariances is None else errors_to_user(frame, covariances[order])
-    said = doubts(found, ground, features, order, errors is not None, search.scanned, search.settings)
+    errors = None if covariances is None else errors_to_user(units, covariances[order])
+    said = find_warnings(found, survey, features, order, errors is not None, search.scanned, search.settings)
     own = len(features) - (features[-1] == INTERCEPT)
     return Model.from_mixture(
         final,
@@ -165,12 +165,12 @@ def _model(
             "likelihood": search.likelihood(found),
             "bic": bic,
             "searched_clients": search.searched_clients,
-            "spread": ground.spread[:own].tolist(),
-            "means": (ground.census.total / ground.census.n_rows)[:own].tolist(),
-            "target_spread": ground.target_spread,
-            "pooled_noise": frame.scale,
+            "spread": survey.spread[:own].tolist(),
+            "means": (survey.census.total / survey.census.n_rows)[:own].tolist(),
+            "target_spread": survey.target_spread,
+            "pooled_noise": units.scale,
             "kind_rows": reply.rows[0][order].tolist(),
-            "sizes": np.column_stack([ground.census.sizes, ground.census.counts]).tolist(),
+            "sizes": np.column_stack([survey.census.sizes, survey.census.counts]).tolist(),
             "choice": choice,
         },
     )

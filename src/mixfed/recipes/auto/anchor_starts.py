@@ -9,10 +9,10 @@ from ...core.arrays import Floats
 from ...core.threads import side_by_side
 from ...exchange.mixture import Candidates
 from ...kernels import anchor_em as climbing
-from ..updates import PRIOR_SHARE, Rules, distinct, maximise, residual_variance
+from ..updates import PRIOR_SHARE, Penalty, distinct, maximise, residual_variance
 from .anchors import Anchors, thinned
 from .merge_split import variants
-from .survey import Ground
+from .survey import Survey
 
 STARTS = 15
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
@@ -33,13 +33,13 @@ MOVES = 48
 """Variants tried in each look around the best."""
 
 
-def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Rules:
+def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Penalty:
     """Find what a good mixture of k models leaves, roughly, and the rules that fit it."""
     if k == 1:
         return anchors.rules
     candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
     for _ in range(4):
-        judged = anchors.by(rules)
+        judged = anchors.with_penalty(rules)
         candidates, value = thinned(judged, candidates, 8, 1)
         left = residual_variance(judged.expect(candidates), int(np.argmax(value)))
         if PRIOR_SHARE * left > 0.5 * rules.prior_variance:
@@ -127,23 +127,27 @@ def _levelled(anchors: Anchors, theta: Floats) -> Candidates:
     return Candidates(theta, np.repeat(log_variance[:, None], k, axis=1), np.full((count, k), -np.log(k)))
 
 
-def propose(ground: Ground, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Rules]:
+def propose(survey: Survey, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Penalty]:
     """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are.
 
     Gives also the rules by which all mixtures of k kinds are judged.
     """
-    anchors = ground.anchors
+    anchors = survey.anchors
     assert anchors is not None
-    keep, columns = ground.worth_keeping(k, quick), ground.columns(k)
+    keep, columns = survey.worth_keeping(k, quick), survey.columns(k)
     inside = anchors.within(columns)
-    rules = settle(inside.counted(ground.fair).sieve(k), k, draws.generator(seed, "rules", k))
+    rules = settle(inside.with_weights(survey.anchor_weights).sieve(k), k, draws.generator(seed, "rules", k))
 
-    views = {"starts": ground.fair} if quick else {"starts": ground.fair, "other starts": anchors.weight}
+    views = (
+        {"starts": survey.anchor_weights}
+        if quick
+        else {"starts": survey.anchor_weights, "other starts": anchors.weight}
+    )
 
     def look(view: str) -> Candidates:
         rng = draws.generator(seed, view, k)
-        return search(inside.counted(views[view]).by(rules), k, rng, max(2, keep // 2), quick=quick)
+        return search(inside.with_weights(views[view]).with_penalty(rules), k, rng, max(2, keep // 2), quick=quick)
 
     reduced = Candidates.stack(list(side_by_side(look, views)))
-    theta = reduced.theta @ ground.basis[:, columns].T
+    theta = reduced.theta @ survey.basis[:, columns].T
     return Candidates(theta, reduced.log_variance, reduced.log_weight), rules

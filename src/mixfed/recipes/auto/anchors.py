@@ -14,12 +14,12 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Array, Floats
 from ...core.symmetric import packed, unpacked
-from ...exchange.anchors import Statistics
-from ...exchange.mixture import Candidates, ExpectSum
+from ...exchange.anchors import AnchorEquations
+from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.pool import Roster
 from ...kernels import anchor_em as climbing
 from ...kernels.gaussian import posterior
-from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
+from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Penalty
 
 SIEVE_ROWS, LEAST_SIEVED = 240, 500
 """Starts are sieved on so many rows for each of the k r numbers that they are to tell, of so many anchors at least."""
@@ -30,7 +30,7 @@ _OWN_RIDGE = 0.3
 class Anchors:
     """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
 
-    def __init__(self, statistics: Statistics, weight: Floats, rules: Rules) -> None:
+    def __init__(self, statistics: AnchorEquations, weight: Floats, rules: Penalty) -> None:
         self.statistics, self.weight, self.rules = statistics, weight, rules
         self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
@@ -49,15 +49,17 @@ class Anchors:
             return self
         whole = self.statistics
         gram = packed(unpacked(whole.gram, self.dim)[:, columns[:, None], columns])
-        return Anchors(Statistics(whole.rows, whole.square, whole.cross[:, columns], gram), self.weight, self.rules)
+        return Anchors(
+            AnchorEquations(whole.rows, whole.square, whole.cross[:, columns], gram), self.weight, self.rules
+        )
 
-    def by(self, rules: Rules) -> Anchors:
+    def with_penalty(self, rules: Penalty) -> Anchors:
         """Judge the same anchors by other rules; nothing that depends on their rows is done again."""
         other = copy.copy(self)
         other.rules = rules
         return other
 
-    def counted(self, weight: Floats) -> Anchors:
+    def with_weights(self, weight: Floats) -> Anchors:
         """Count the same anchors as often as another weight (a,) says."""
         other = copy.copy(self)
         other.weight, other._weighted_table = weight, self._table * weight[:, None]
@@ -68,7 +70,7 @@ class Anchors:
         step = int(min(self.rows.sum() / (SIEVE_ROWS * k * self.dim), len(self.rows) / LEAST_SIEVED))
         if step < 2:
             return self
-        some = Statistics(*(getattr(self.statistics, item.name)[::step] for item in fields(self.statistics)))
+        some = AnchorEquations(*(getattr(self.statistics, item.name)[::step] for item in fields(self.statistics)))
         return Anchors(some, step * self.weight[::step], self.rules)
 
     def losses(self, theta: Floats) -> Floats:
@@ -89,19 +91,19 @@ class Anchors:
         posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, top, whole)
         return top + np.log(whole), membership
 
-    def expect(self, candidates: Candidates) -> ExpectSum:
+    def expect(self, candidates: Candidates) -> MixtureReply:
         """Give the sums that an exchange with these anchors would give. Overlaps are not looked at here."""
         likelihood, membership = self.memberships(candidates)
         return self.sums(candidates.theta, self.weight @ likelihood, membership)
 
-    def sums(self, theta: Floats, likelihood: Floats, membership: Floats) -> ExpectSum:
+    def sums(self, theta: Floats, likelihood: Floats, membership: Floats) -> MixtureReply:
         """Sum the normal equations at models (C, k, r), weighted by memberships (a, C, k)."""
         _, count, k = membership.shape
         table = (membership.reshape(-1, count * k).T @ self._weighted_table).reshape(count, k, -1)
         cross, gram = table[..., 2 : 2 + self.dim], table[..., 2 + self.dim :]
         explained = np.einsum("cjde,cje->cjd", unpacked(gram, self.dim), theta)
         squares = table[..., 1] - np.einsum("cjd,cjd->cj", theta, 2.0 * cross - explained)
-        return ExpectSum(
+        return MixtureReply(
             likelihood=likelihood,
             clients=np.tensordot(self.weight, membership, axes=1),
             rows=table[..., 0],
@@ -147,8 +149,8 @@ def choose_anchors(roster: Roster, most_clusters: int, width: int, seed: int) ->
     have = roster.rows[large].sum() + np.cumsum(roster.rows[drawn])
     enough = int(np.searchsorted(have, ROWS_PER_NUMBER * most_clusters * width)) + 1
     drawn = drawn[: max(largest, enough)]
-    fair = np.concatenate([np.ones(len(large)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
-    return np.concatenate([large, drawn]), fair
+    anchor_weights = np.concatenate([np.ones(len(large)), np.full(len(drawn), len(rest) / max(len(drawn), 1))])
+    return np.concatenate([large, drawn]), anchor_weights
 
 
 def _first(places: Array, key: Array, count: int) -> Array:

@@ -9,37 +9,37 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...exchange.base import Query
-from ...exchange.mixture import Candidates, ExpectSum, SplitMoments
+from ...exchange.mixture import Candidates, MixtureReply, SplitMoments
 from ..updates import distinct
 from .anchors import Anchors, thinned
-from .refine import NEAR, Refined, refine
-from .survey import Ground
+from .refine import NEAR, Maximum, refine
+from .survey import Survey
 
 
 def look_again(
-    ground: Ground, found: Refined, rng: np.random.Generator, near: float = NEAR
-) -> Generator[Query[Any, Any], Any, Refined]:
+    survey: Survey, found: Maximum, rng: np.random.Generator, near: float = NEAR
+) -> Generator[Query[Any, Any], Any, Maximum]:
     """Look for a better maximum around one: kinds merged and split, by the anchors and by the moments of all."""
-    keep = ground.worth_asking(found.mixture.theta.shape[1])
-    moments = yield SplitMoments(ground.frame, found.mixture)
-    split = splits(found.mixture, found.reply, moments.matrices(ground.frame.dim), keep // 2)
-    candidates = Candidates.stack([*split, _variants(ground, found, rng, keep)])
+    keep = survey.worth_asking(found.mixture.theta.shape[1])
+    moments = yield SplitMoments(survey.units, found.mixture)
+    split = splits(found.mixture, found.reply, moments.matrices(survey.units.dim), keep // 2)
+    candidates = Candidates.stack([*split, _variants(survey, found, rng, keep)])
     if len(candidates) == 0:
         return found
     # It may be short of its own maximum, which is no other.
-    promised = 2.0 * found.decrement if np.isfinite(found.decrement) else 0.0
+    promised = 2.0 * found.newton_decrement if np.isfinite(found.newton_decrement) else 0.0
     bar = found.value + promised + 1e-3
-    better = yield from refine(ground.frame, candidates, found.rules, incumbent=bar, home=found.mixture, near=near)
+    better = yield from refine(survey.units, candidates, found.rules, incumbent=bar, home=found.mixture, near=near)
     return better or found
 
 
-def _variants(ground: Ground, found: Refined, rng: np.random.Generator, keep: int) -> Candidates:
+def _variants(survey: Survey, found: Maximum, rng: np.random.Generator, keep: int) -> Candidates:
     """Let the anchors, if there are any, say which variants of a mixture are worth a try."""
-    if ground.anchors is None:
+    if survey.anchors is None:
         return found.mixture.pick([])
     k = found.mixture.theta.shape[1]
-    columns = ground.columns(k)
-    anchors, basis = ground.anchors.within(columns).by(found.rules), ground.basis[:, columns]
+    columns = survey.columns(k)
+    anchors, basis = survey.anchors.within(columns).with_penalty(found.rules), survey.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
     base = anchors.climb(inside, 30, 1e-3)[1][0]
     few = anchors.sieve(k)
@@ -72,7 +72,7 @@ def variants(anchors: Anchors, mixture: Candidates, rng: np.random.Generator, co
     return Candidates.stack(made)
 
 
-def splits(mixture: Candidates, reply: ExpectSum, moments: Floats, count: int) -> list[Candidates]:
+def splits(mixture: Candidates, reply: MixtureReply, moments: Floats, count: int) -> list[Candidates]:
     """Make variants of one mixture: two kinds become one, and a kind is split where its clients differ most.
 
     reply: the sums at the mixture. moments (k, d, d): the pair moments at each kind's own model; their leading

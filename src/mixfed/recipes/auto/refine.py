@@ -23,10 +23,10 @@ import numpy as np
 from ...core.arrays import Floats, Ints
 from ...core.errors import SettingsError
 from ...exchange.local_update import ModelSum, Update
-from ...exchange.mixture import Candidates, Expect, ExpectSum, LocalStep
-from ...exchange.units import Frame
+from ...exchange.mixture import Candidates, LocalStep, MixtureReply, MixtureSums
+from ...exchange.units import StandardUnits
 from ...model.fit import Stop
-from ..updates import Newton, Rules, distinct, maximise, nearby, newton, penalties, residual_variance, values
+from ..updates import Newton, Penalty, distinct, maximise, nearby, newton, penalties, residual_variance, values
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)
@@ -52,39 +52,39 @@ changes by anything that matters."""
 
 
 @dataclass(frozen=True, eq=False)
-class Refined:
+class Maximum:
     """A mixture at its maximum, and what all clients said of it."""
 
     mixture: Candidates
     """One candidate."""
     value: float
     likelihood: float
-    reply: ExpectSum
+    reply: MixtureReply
     """The sums at the mixture, for one candidate."""
-    rules: Rules
+    rules: Penalty
     """By which it was judged."""
-    decrement: float
+    newton_decrement: float
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
-    ahead: Candidates | None = None
+    next_step: Candidates | None = None
     """Where that step leads."""
 
 
 def refine(
-    frame: Frame,
+    units: StandardUnits,
     candidates: Candidates,
-    rules: Rules,
+    rules: Penalty,
     *,
     incumbent: float = -np.inf,
     home: Candidates | None = None,
     em_rounds: int = EM_ROUNDS,
     near: float = NEAR,
-) -> Generator[Expect, ExpectSum, Refined | None]:
+) -> Generator[MixtureSums, MixtureReply, Maximum | None]:
     """Bring the best candidate near its maximum; None if none gets above the value of an incumbent.
 
     Candidates that come ``home``, to a mixture whose maximum is known, are given up.
     """
-    candidates, value = yield from _warm_up(frame, candidates, rules, em_rounds, incumbent, home)
+    candidates, value = yield from _warm_up(units, candidates, rules, em_rounds, incumbent, home)
     if len(candidates) == 0:
         return None
     _, k, dim = candidates.theta.shape
@@ -92,17 +92,17 @@ def refine(
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
     best = leader = None
     for round_ in range(_MOST_ROUNDS):
-        reply = yield Expect(frame, field.trials, field.informed)
+        reply = yield MixtureSums(units, field.trials, field.informed)
         runners = _rank(field, reply, _DAMPINGS_MANY if many else _DAMPINGS, rules)
         leader = runners[0].found
         for runner in runners:
-            if runner.found.decrement < near and (best is None or runner.found.value > best.value):
-                best = dataclasses.replace(runner.found, ahead=runner.newton.steps.pick([-1]))
+            if runner.found.newton_decrement < near and (best is None or runner.found.value > best.value):
+                best = dataclasses.replace(runner.found, next_step=runner.newton.steps.pick([-1]))
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
         going = [
             runner
             for runner in runners
-            if runner.found.decrement >= near and _has_hope(runner, runner is runners[0], bar, round_)
+            if runner.found.newton_decrement >= near and _has_hope(runner, runner is runners[0], bar, round_)
             if home is None or not nearby(runner.found.mixture, home)[0]
         ][: _RUNNERS[min(round_, len(_RUNNERS) - 1)]]
         if not going:
@@ -113,8 +113,8 @@ def refine(
 
 
 def polish(
-    frame: Frame, found: Refined, *, elsewhere: bool = False, steps: int = _MOST_POLISH
-) -> Generator[Expect, ExpectSum, Refined]:
+    units: StandardUnits, found: Maximum, *, elsewhere: bool = False, steps: int = _MOST_POLISH
+) -> Generator[MixtureSums, MixtureReply, Maximum]:
     """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
 
     So the result does not depend on which clients first made the rules. Close to the maximum the curvature is known
@@ -122,53 +122,57 @@ def polish(
     If the mixture was found ``elsewhere``, with other clients, their curvature is good enough for the first step. With
     fewer ``steps`` the result may be short of the maximum.
     """
-    start = mixture = found.mixture if found.ahead is None else found.ahead
-    rules, before, last = found.rules, -np.inf, np.inf if elsewhere else found.decrement
+    start = mixture = found.mixture if found.next_step is None else found.next_step
+    rules, before, last = found.rules, -np.inf, np.inf if elsewhere else found.newton_decrement
     curved = found.reply if elsewhere and len(found.reply.missing) else None
     close = _CLOSE * (start.theta.size + start.log_variance.size + start.log_weight.size)
     for step in range(steps):
         if curved is not None and (step == 0 or last < close):
-            reply = yield Expect(frame, mixture, curvature=False)
+            reply = yield MixtureSums(units, mixture, curvature=False)
             times = reply.rows.sum() / curved.rows.sum()
             reply = dataclasses.replace(reply, gram=times * curved.gram, missing=times * curved.missing)
         else:
-            reply = yield Expect(frame, mixture, (0,))
+            reply = yield MixtureSums(units, mixture, (0,))
         rules = rules.fitting(residual_variance(reply, 0))
         value = float(values(mixture, reply, rules)[0])
         ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
         next_ = ahead.steps if len(ahead.steps) else None
-        found = Refined(mixture, value, float(reply.likelihood[0]), reply, rules, ahead.decrement, ahead=next_)
+        found = Maximum(
+            mixture, value, float(reply.likelihood[0]), reply, rules, ahead.newton_decrement, next_step=next_
+        )
         if next_ is None or value < before - 1.0:
             if steps < _MOST_POLISH:
                 break
-            helped = yield from refine(frame, Candidates.stack([start, mixture]), rules)
-            if helped is None or helped.ahead is None:
+            helped = yield from refine(units, Candidates.stack([start, mixture]), rules)
+            if helped is None or helped.next_step is None:
                 found = helped or found
                 break
-            mixture, before, last, curved = helped.ahead, helped.value, helped.decrement, None
+            mixture, before, last, curved = helped.next_step, helped.value, helped.newton_decrement, None
             continue
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        if ahead.decrement < CONVERGED or (
-            ahead.decrement < NEAR and ahead.decrement**3 < CONVERGED * last**2 < np.inf
+        if ahead.newton_decrement < CONVERGED or (
+            ahead.newton_decrement < NEAR and ahead.newton_decrement**3 < CONVERGED * last**2 < np.inf
         ):
-            value += ahead.decrement  # what the last step gains, to more digits than matter
+            value += ahead.newton_decrement  # what the last step gains, to more digits than matter
             likelihood = value + float(penalties(ahead.steps, rules)[0])
             return dataclasses.replace(
                 found, mixture=ahead.steps, value=value, likelihood=likelihood, stop=Stop.MAXIMUM
             )
-        curved = None if ahead.decrement > 0.1 * last else reply  # slow: it has changed after all
-        mixture, before, last = ahead.steps, value, ahead.decrement
+        curved = None if ahead.newton_decrement > 0.1 * last else reply  # slow: it has changed after all
+        mixture, before, last = ahead.steps, value, ahead.newton_decrement
     return found
 
 
-def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator[Expect, ExpectSum, Refined]:
+def refine_hard(
+    units: StandardUnits, candidates: Candidates, rules: Penalty
+) -> Generator[MixtureSums, MixtureReply, Maximum]:
     """Alternate hard labels and exact models until the best candidate's labels no longer change.
 
     After a few rounds the best goes on alone, and only clients that changed their kind are asked to sum anew.
     """
     stop, gram, since = Stop.ROUNDS, np.zeros(()), None
     for round_ in range(_MOST_HARD_ROUNDS):
-        reply = yield Expect(frame, candidates, hard=True, since=since)
+        reply = yield MixtureSums(units, candidates, hard=True, since=since)
         settled = since is not None and not reply.gram.any()
         reply = dataclasses.replace(reply, gram=reply.gram + gram)
         value = values(candidates, reply, rules)
@@ -181,12 +185,12 @@ def refine_hard(frame: Frame, candidates: Candidates, rules: Rules) -> Generator
             gram, since, moved = reply.gram[[best]], candidates.pick(best), moved.pick(best)
         candidates = moved
     found = _only(reply, best, ())
-    return Refined(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
+    return Maximum(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
 
 
 def refine_locally(
-    frame: Frame, mixture: Candidates, update: Update, rounds: int, rules: Rules
-) -> Generator[LocalStep | Expect, Any, Refined]:
+    units: StandardUnits, mixture: Candidates, update: Update, rounds: int, rules: Penalty
+) -> Generator[LocalStep | MixtureSums, Any, Maximum]:
     """Let clients move their own copies of the models (FedAvg, FedProx) and average them within each kind.
 
     Each kind is divided by its own mass, so the pace does not depend on its share, as the paper's would. Only the last
@@ -194,7 +198,7 @@ def refine_locally(
     """
     stop, best = Stop.ROUNDS, -np.inf
     for _ in range(rounds):
-        reply: ModelSum = yield LocalStep(frame, mixture, update, hard=False)
+        reply: ModelSum = yield LocalStep(units, mixture, update, hard=False)
         best = max(best, reply.likelihood)
         if not np.isfinite(reply.likelihood) or reply.likelihood < best - abs(best):
             raise SettingsError(f"the local updates diverge at step = {update.step:g}: take a smaller step")
@@ -210,19 +214,19 @@ def refine_locally(
         if np.abs(shift).max() < 1e-9:
             stop = Stop.STILL
             break
-    final: ExpectSum = yield Expect(frame, mixture, (0,))
+    final: MixtureReply = yield MixtureSums(units, mixture, (0,))
     value = float(values(mixture, final, rules)[0])
-    return Refined(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
+    return Maximum(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
 
 
 def _warm_up(
-    frame: Frame, candidates: Candidates, rules: Rules, rounds: int, incumbent: float, home: Candidates | None
-) -> Generator[Expect, ExpectSum, tuple[Candidates, Floats]]:
+    units: StandardUnits, candidates: Candidates, rules: Penalty, rounds: int, incumbent: float, home: Candidates | None
+) -> Generator[MixtureSums, MixtureReply, tuple[Candidates, Floats]]:
     """Take EM steps on all candidates and keep the best, ever fewer. -> candidates, their values one step ago."""
     count = len(candidates)
     value: Floats = np.full(count, -np.inf)
     for round_ in range(rounds):
-        reply = yield Expect(frame, candidates)
+        reply = yield MixtureSums(units, candidates)
         before, value = value, values(candidates, reply, rules)
         candidates = maximise(candidates, reply, rules)
         order = distinct(candidates, value, 0.05 if round_ else 0.0)
@@ -257,12 +261,12 @@ class _Runner:
 
     place: int
     """Of that trial in the exchange."""
-    found: Refined
+    found: Maximum
     newton: Newton
     gain: float
 
 
-def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], rules: Rules) -> list[_Runner]:
+def _rank(field: _Field, reply: MixtureReply, dampings: tuple[float, ...], rules: Penalty) -> list[_Runner]:
     """Take each runner's best trial; of runners that met, one. The best comes first."""
     value = values(field.trials, reply, rules)
     own = [np.flatnonzero(field.owner == runner) for runner in np.unique(field.owner)]
@@ -273,13 +277,13 @@ def _rank(field: _Field, reply: ExpectSum, dampings: tuple[float, ...], rules: R
         if c in field.informed:
             missing = reply.missing[field.informed.index(c)]
             steps = newton(field.trials, reply, c, missing, dampings, rules)
-        found = Refined(
+        found = Maximum(
             field.trials.pick(c),
             float(value[c]),
             float(reply.likelihood[c]),
             _only(reply, c, field.informed),
             rules,
-            steps.decrement,
+            steps.newton_decrement,
         )
         ranked.append(_Runner(c, found, steps, float(value[c] - field.before[field.owner[c]])))
     return ranked
@@ -290,8 +294,10 @@ def _has_hope(runner: _Runner, leads: bool, bar: float, round_: int) -> bool:
     found = runner.found
     if leads and found.value >= bar:
         return True
-    promise = found.decrement if np.isfinite(found.decrement) else _PATIENCE * max(runner.gain, 0.0) + 1e-3
-    return found.decrement > 1e-6 and found.value + (10.0 if round_ < 4 else 3.0) * promise > bar + 1e-3
+    promise = (
+        found.newton_decrement if np.isfinite(found.newton_decrement) else _PATIENCE * max(runner.gain, 0.0) + 1e-3
+    )
+    return found.newton_decrement > 1e-6 and found.value + (10.0 if round_ < 4 else 3.0) * promise > bar + 1e-3
 
 
 def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field:
@@ -301,7 +307,7 @@ def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field
     informed: list[int] = []
     for rank, runner in enumerate(going):
         steps = runner.newton.steps
-        if len(steps) and runner.found.decrement <= 1e-3:
+        if len(steps) and runner.found.newton_decrement <= 1e-3:
             steps = steps.pick([-1])  # so near the maximum the full step is the one
         if not many or (rank == 0 and len(steps) == 0):
             informed.append(len(owner))
@@ -312,6 +318,6 @@ def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field
     return _Field(Candidates.stack(parts), np.array(owner), before, tuple(informed))
 
 
-def _only(reply: ExpectSum, c: int, informed: tuple[int, ...]) -> ExpectSum:
+def _only(reply: MixtureReply, c: int, informed: tuple[int, ...]) -> MixtureReply:
     """Keep what was said of one candidate."""
     return reply.pick(c, [informed.index(c)] if c in informed else [])

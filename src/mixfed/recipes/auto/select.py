@@ -17,21 +17,21 @@ from ...core.arrays import Floats
 from ...core.threads import side_by_side
 from ...exchange.base import Query
 from ...exchange.local_update import Update
-from ...exchange.mixture import Candidates, Expect, ExpectSum
+from ...exchange.mixture import Candidates, MixtureReply, MixtureSums
 from ...exchange.pool import Sample
-from ...exchange.random_effects import Deviate, DeviateSum
-from ...exchange.units import Frame
+from ...exchange.random_effects import RandomEffectsReply, RandomEffectsSums
+from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW
 from ..conversation import Conversation, converse
-from ..recorder import Run
+from ..recorder import Recorder
 from ..settings import AutoSettings
 from ..standardise import from_user
-from ..updates import Rules
+from ..updates import Penalty
 from . import summed_starts as summed
 from .anchor_starts import propose
 from .merge_split import look_again
-from .refine import NEAR, Refined, polish, refine, refine_hard, refine_locally
-from .survey import Ground
+from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
+from .survey import Survey
 
 T = TypeVar("T")
 
@@ -73,16 +73,16 @@ class Info:
         return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
-class Search:
+class Selection:
     """The refinements of one fit, for all numbers of kinds."""
 
     def __init__(
-        self, run: Run, ground: Ground, settings: AutoSettings, seed: int, n_clusters: int | None = None
+        self, run: Recorder, survey: Survey, settings: AutoSettings, seed: int, n_clusters: int | None = None
     ) -> None:
-        self.run, self.ground, self.settings, self.seed = run, ground, settings, seed
+        self.run, self.survey, self.settings, self.seed = run, survey, settings, seed
         self.n_clusters = n_clusters
         """As many kinds as the caller wants; None if that is to be found."""
-        self.scanned: dict[int, Refined] = {}
+        self.scanned: dict[int, Maximum] = {}
         self.sample: Sample | None = None
         """Clients asked while candidates are sought; None for all."""
         self.searched_clients = 0
@@ -102,14 +102,14 @@ class Search:
 
     def scan(self, ks: Iterable[int]) -> None:
         """Fit numbers of kinds, near enough to compare them."""
-        self.sample = self.ground.scanned()
+        self.sample = self.survey.scanned()
         results = self.converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
         self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
 
     def supported(self, most: int) -> int:
         """Give the most kinds that the data could tell: some clients for each, and more rows than parameters."""
-        census = self.ground.census
-        rows = census.n_rows // (3 * (self.ground.frame.dim + 2))
+        census = self.survey.census
+        rows = census.n_rows // (3 * (self.survey.units.dim + 2))
         return max(1, min(most, census.n_clients // _CLIENTS_PER_KIND, rows))
 
     def best(self) -> int:
@@ -117,23 +117,23 @@ class Search:
 
         Once there are enough to leave nothing but rounding, more would only tell roundings apart.
         """
-        sound = sorted(filter(self.sound, self.scanned))
-        exact = (k for k in sound if self.ground.is_exact(self.scanned[k].reply))
+        sound = sorted(filter(self.enough_data, self.scanned))
+        exact = (k for k in sound if self.survey.is_exact(self.scanned[k].reply))
         return next(exact, None) or min(sound, key=lambda k: self.bic(self.scanned[k]))
 
-    def more_kinds(self, found: Refined, most: int, start: Floats | None) -> Refined:
+    def more_kinds(self, found: Maximum, most: int, start: Floats | None) -> Maximum:
         """See whether all clients tell more kinds apart than the sample, if it was one, did."""
         soft = self.settings.local_update is None and not self.settings.hard
-        if self.ground.scanned() is None or not soft:
+        if self.survey.scanned() is None or not soft:
             return found
         for k in range(found.mixture.theta.shape[1], self.supported(most)):
             if k + 1 not in self.scanned:
                 self.scan([k + 1])
             wider = self.scanned[k + 1]
             bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
-            another = refine(self.ground.frame, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
+            another = refine(self.survey.units, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
             better = self.one("kinds", another)
-            if better is None or not self.is_sound(better.reply):
+            if better is None or not self.has_enough_data(better.reply):
                 break
             found = self.finish(k + 1, start)
         return found
@@ -146,54 +146,54 @@ class Search:
                 "likelihood": self.likelihood(one),
                 "bic": self.bic(one),
                 "rows": round(float(one.reply.rows.sum())),
-                "reason": "" if self.sound(k) else TOO_FEW,
-                "sound": self.sound(k),
+                "reason": "" if self.enough_data(k) else TOO_FEW,
+                "sound": self.enough_data(k),
             }
             for k, one in sorted(self.scanned.items())
         ]
 
-    def sound(self, k: int) -> bool:
+    def enough_data(self, k: int) -> bool:
         """Say whether each of k kinds has clients and rows enough to be more than a chance likeness."""
-        return k == 1 or self.is_sound(self.scanned[k].reply)
+        return k == 1 or self.has_enough_data(self.scanned[k].reply)
 
-    def is_sound(self, reply: ExpectSum | DeviateSum) -> bool:
+    def has_enough_data(self, reply: MixtureReply | RandomEffectsReply) -> bool:
         """Say so by what was said of a mixture."""
         clients, rows = reply.clients.min(), reply.rows.min()
-        return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.ground.frame.dim + 1))
+        return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.survey.units.dim + 1))
 
-    def bic(self, found: Refined) -> float:
+    def bic(self, found: Maximum) -> float:
         """Give the number of parameters times the logarithm of the rows less twice the log likelihood."""
         return self._penalty(found, found.reply) - 2.0 * self.likelihood(found)
 
-    def _penalty(self, found: Refined, asked: ExpectSum) -> float:
+    def _penalty(self, found: Maximum, asked: MixtureReply) -> float:
         """Give the number of parameters times the logarithm of the rows asked."""
         _, k, dim = found.mixture.theta.shape
         free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
         return float(free * np.log(asked.rows[0].sum()))
 
-    def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Refined:
+    def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Maximum:
         """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
-        frame, settings, ground = self.ground.frame, self.settings, self.ground
-        self.sample = None if ground.anchors is not None else ground.scanned()
+        units, settings, survey = self.survey.units, self.settings, self.survey
+        self.sample = None if survey.anchors is not None else survey.scanned()
         proposed, rules = self.one("summed starts", self._propose(k, quick=False), self.sample)
         before = self.exchanges
         candidates = [proposed]
         if k in self.scanned:
             candidates.append(self.scanned[k].mixture)
         if start is not None and start.ndim == 2 and len(start) == k:
-            candidates.append(_levelled(frame, start))
+            candidates.append(_levelled(units, start))
         batch = Candidates.stack(candidates)
         self.sample = None
         if settings.local_update is not None:
             return self._locally(batch, settings.local_update, rules)
         if settings.hard:
-            return self.one("refine", refine_hard(frame, batch, rules))
-        self.sample = ground.searched(proposed, rules)
-        found = self.one("refine", refine(frame, batch, rules, near=self._near()), self.sample)
+            return self.one("refine", refine_hard(units, batch, rules))
+        self.sample = survey.searched(proposed, rules)
+        found = self.one("refine", refine(units, batch, rules, near=self._near()), self.sample)
         assert found is not None  # without an incumbent, one of them wins
         rng = draws.generator(self.seed, "second look", k)
         while k > 1 and self.exchanges - before + _LOOK_EXCHANGES <= _BUDGET:
-            better = self.one("second look", look_again(ground, found, rng, self._near()), self.sample)
+            better = self.one("second look", look_again(survey, found, rng, self._near()), self.sample)
             if better is found:
                 break
             found = better
@@ -202,47 +202,47 @@ class Search:
             if not everyone:
                 return found
             elsewhere = True
-            more = ground.crowd.draw(_STRIDE * self.sample.share * ground.crowd.n_rows)
+            more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
             if more is not None:  # a step on the way from few clients to all
-                found = self.one("refine", polish(frame, found, steps=1), more)
-        return self.one("refine", polish(frame, found, elsewhere=elsewhere))
+                found = self.one("refine", polish(units, found, steps=1), more)
+        return self.one("refine", polish(units, found, elsewhere=elsewhere))
 
     def _near(self) -> float:
         """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
         return NEAR if self.sample is None else 20.0 * NEAR
 
-    def _locally(self, batch: Candidates, update: Update, rules: Rules) -> Refined:
+    def _locally(self, batch: Candidates, update: Update, rules: Penalty) -> Maximum:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
-        frame, rounds = self.ground.frame, self.settings.refine_rounds
-        tries = [refine_locally(frame, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
+        units, rounds = self.survey.units, self.settings.refine_rounds
+        tries = [refine_locally(units, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
         best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
-        return self.one("local updates", refine_locally(frame, best.mixture, update, rounds, rules))
+        return self.one("local updates", refine_locally(units, best.mixture, update, rounds, rules))
 
-    def likelihood(self, found: Refined) -> float:
+    def likelihood(self, found: Maximum) -> float:
         """Log likelihood in the target's units, with all constants."""
         return self.in_units(found.likelihood, found.reply)
 
-    def in_units(self, likelihood: float, asked: ExpectSum | DeviateSum) -> float:
+    def in_units(self, likelihood: float, asked: MixtureReply | RandomEffectsReply) -> float:
         """Give a log likelihood of standard units in the target's, with all constants."""
-        return float(likelihood - asked.rows[0].sum() * np.log(self.ground.frame.scale))
+        return float(likelihood - asked.rows[0].sum() * np.log(self.survey.units.scale))
 
     def _quick(self, k: int) -> Conversation:
         """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
-        if self.ground.anchors is None:
+        if self.survey.anchors is None:
             return self._quick_later(k)
-        candidates, rules = propose(self.ground, k, seed=self.seed, quick=True)
-        return refine(self.ground.frame, candidates, rules)
+        candidates, rules = propose(self.survey, k, seed=self.seed, quick=True)
+        return refine(self.survey.units, candidates, rules)
 
     def _quick_later(self, k: int) -> Conversation:
         candidates, rules = yield from self._propose(k, quick=True)
-        return (yield from refine(self.ground.frame, candidates, rules))
+        return (yield from refine(self.survey.units, candidates, rules))
 
-    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any, Any], Any, tuple[Candidates, Rules]]:
+    def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any, Any], Any, tuple[Candidates, Penalty]]:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
-        if self.ground.anchors is not None:
-            return propose(self.ground, k, seed=self.seed, quick=quick)
-        rules, keep = Rules(self.settings.shared_noise), self.ground.worth_keeping(k, quick)
-        return (yield from summed.propose(self.ground, k, rules, seed=self.seed, keep=keep))
+        if self.survey.anchors is not None:
+            return propose(self.survey, k, seed=self.seed, quick=quick)
+        rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
+        return (yield from summed.propose(self.survey, k, rules, seed=self.seed, keep=keep))
 
     def _info(self, said: list[Any]) -> Info:
         if not said:
@@ -257,7 +257,7 @@ class Search:
     def converse(self, phase: str, conversations: list[Conversation], who: Sample | None = None) -> list[Any]:
         """Lead conversations side by side, and report every exchange."""
         round_ = 0
-        last: tuple[Frame, Floats] | None = None
+        last: tuple[StandardUnits, Floats] | None = None
 
         def report(queries: Sequence[Query[Any, Any]], replies: Sequence[Any]) -> None:
             nonlocal round_, last
@@ -266,14 +266,14 @@ class Search:
             said = [
                 (query, reply)
                 for query, reply in zip(queries, replies, strict=True)
-                if isinstance(query, Expect | Deviate)
+                if isinstance(query, MixtureSums | RandomEffectsSums)
             ]
             if said and self.sample == who:
                 self.searched_clients = round(float(said[0][1].clients[0].sum()))
             info = self._info([reply for _, reply in said])
             if len(said) == 1:
                 (query, reply), before = said[0], last
-                last = query.frame, query.candidates.theta[np.argmax(reply.likelihood)]
+                last = query.units, query.candidates.theta[np.argmax(reply.likelihood)]
                 if before is not None and before[0] is last[0]:  # else in other units
                     info = dataclasses.replace(info, movement=_movement(before[1], last[1]))
             self.run.report(phase, round_, 0, info)
@@ -286,7 +286,7 @@ def _movement(before: Floats, now: Floats) -> float:
     return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
 
 
-def _levelled(frame: Frame, start: Floats) -> Candidates:
+def _levelled(units: StandardUnits, start: Floats) -> Candidates:
     """Make a candidate of the caller's models, all alike in weight and noise."""
     k = len(start)
-    return Candidates(from_user(frame, start)[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))
+    return Candidates(from_user(units, start)[None], np.zeros((1, k)), np.full((1, k), -np.log(k)))

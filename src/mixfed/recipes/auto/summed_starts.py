@@ -17,11 +17,11 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query
-from ...exchange.mixture import Candidates, Expect, ExpectSum, SplitMoments
-from ...exchange.units import Frame
-from ..updates import Rules, distinct, maximise, residual_variance, values
+from ...exchange.mixture import Candidates, MixtureReply, MixtureSums, SplitMoments
+from ...exchange.units import StandardUnits
+from ..updates import Penalty, distinct, maximise, residual_variance, values
 from .merge_split import splits
-from .survey import Ground
+from .survey import Survey
 
 _STARTS = 64
 _STEPS = (8, 8, 10)
@@ -33,24 +33,24 @@ _WORTH = 0.01
 
 
 def propose(
-    ground: Ground, k: int, rules: Rules, *, seed: int, keep: int
-) -> Generator[Query[Any, Any], Any, tuple[Candidates, Rules]]:
+    survey: Survey, k: int, rules: Penalty, *, seed: int, keep: int
+) -> Generator[Query[Any, Any], Any, tuple[Candidates, Penalty]]:
     """Search for mixtures of k kinds. Gives the best few, and the rules by which all mixtures of k kinds are judged."""
-    basis = ground.basis[:, ground.columns(k)]
-    frame = ground.frame.within(basis)
+    basis = survey.basis[:, survey.columns(k)]
+    units = survey.units.in_basis(basis)
     rng = draws.generator(seed, "summed starts", k)
-    field = _Field(_starts(basis.T @ ground.moments @ basis, k, rng), rules)
+    field = _Field(_starts(basis.T @ survey.moments @ basis, k, rng), rules)
     for steps in _STEPS if k > 1 else _STEPS[:1]:
-        yield from field.climb(frame, steps)
+        yield from field.climb(units, steps)
         field.thin(max(keep, len(field.candidates) // 2))
     for _ in range(_LOOKS if k > 1 else 0):
         before = field.value[0]
-        moments = yield SplitMoments(frame, field.candidates.pick(0))
-        made = splits(field.candidates.pick(0), field.reply.pick(0), moments.matrices(frame.dim), _VARIANTS)
+        moments = yield SplitMoments(units, field.candidates.pick(0))
+        made = splits(field.candidates.pick(0), field.reply.pick(0), moments.matrices(units.dim), _VARIANTS)
         if not made:
             break
         others = _Field(Candidates.stack(made), field.rules)
-        yield from others.climb(frame, _LOOK_STEPS)
+        yield from others.climb(units, _LOOK_STEPS)
         field.join(others)
         field.thin(keep)
         if field.value[0] < before + _WORTH:
@@ -63,17 +63,17 @@ class _Field:
     """Candidates and what clients said of them, best first."""
 
     value: Floats
-    reply: ExpectSum
+    reply: MixtureReply
 
-    def __init__(self, candidates: Candidates, rules: Rules) -> None:
+    def __init__(self, candidates: Candidates, rules: Penalty) -> None:
         self.candidates, self.rules = candidates, rules
 
-    def climb(self, frame: Frame, steps: int) -> Generator[Query[Any, Any], Any, None]:
+    def climb(self, units: StandardUnits, steps: int) -> Generator[Query[Any, Any], Any, None]:
         """Take EM steps on all candidates; the rules follow what the best leaves."""
         for step in range(steps):
             if step:
                 self.candidates = maximise(self.candidates, self.reply, self.rules)
-            self.reply = yield Expect(frame, self.candidates)
+            self.reply = yield MixtureSums(units, self.candidates)
             self.value = values(self.candidates, self.reply, self.rules)
         left = residual_variance(self.reply, int(np.argmax(self.value)))
         self.rules = self.rules.fitting(left)
@@ -87,7 +87,7 @@ class _Field:
     def join(self, other: _Field) -> None:
         """Take in other candidates."""
         self.candidates = Candidates.stack([self.candidates, other.candidates])
-        self.reply = ExpectSum.stack([self.reply, other.reply])
+        self.reply = MixtureReply.stack([self.reply, other.reply])
         self.value = values(self.candidates, self.reply, self.rules)
 
 

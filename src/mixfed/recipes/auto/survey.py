@@ -1,6 +1,6 @@
 """The tuning-free Phase 1: from nothing to a few candidates worth asking all clients about.
 
-Four exchanges, whatever k is: a census; second moments, which give standard units (`frame`); the *all-pairs* moment
+Four exchanges, whatever k is: a census; second moments, which give standard units (`units`); the *all-pairs* moment
 matrix, whose leading eigenvectors span the differences between the models and which uses every row of every client
 with two rows or more; and the anchors' normal equations in that basis, on which the server then tries many starts
 (`anchors`). No client needs to be named an anchor: the largest take that role, and as many again are drawn from all
@@ -17,12 +17,12 @@ import numpy as np
 from ...core.arrays import Array, Floats
 from ...exchange.anchors import Project
 from ...exchange.census import Census, CensusSum
-from ...exchange.mixture import Candidates, ExpectSum
+from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.moments import PairMoments
 from ...exchange.pool import Pool, Sample
-from ...exchange.units import Frame
+from ...exchange.units import StandardUnits
 from ..standardise import from_user, gram_query, inspect, make_frame, spreads
-from ..updates import PRIOR_SHARE, Rules, residual_variance
+from ..updates import PRIOR_SHARE, Penalty, residual_variance
 from .anchors import Anchors, choose_anchors
 
 SURVEY_EXCHANGES = 4
@@ -45,7 +45,7 @@ variation."""
 
 
 @dataclass(frozen=True)
-class Crowd:
+class SampleDesign:
     """All clients, and how to draw some of them."""
 
     n_clients: int
@@ -60,33 +60,33 @@ class Crowd:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Survey:
     """What all numbers of kinds stand on."""
 
     census: CensusSum
-    frame: Frame
+    units: StandardUnits
     basis: Floats
     """(d, r): leading directions first, then the ways that are kept within reach."""
-    ways: int
+    kept_directions: int
     """How many columns of the basis are such ways."""
     moments: Floats
     """(d, d): the all-pairs moments, a mean over rows: the second moment of the kinds' models."""
     anchors: Anchors | None
     """Each counting once; None if clients do not answer one by one."""
-    fair: Floats
+    anchor_weights: Floats
     """(h,): how often each must count for the anchors to stand for all clients."""
     constant: Array
     """Places of columns that are constant, the intercept and what takes its role excepted."""
     tied: Array
     """Places of columns that are combinations of others."""
-    crowd: Crowd
+    design: SampleDesign
     spread: Floats
     """(D,): standard deviations of the columns."""
     target_spread: float
 
-    def is_exact(self, reply: ExpectSum) -> bool:
+    def is_exact(self, reply: MixtureReply) -> bool:
         """Say whether a mixture, by what was said of it, leaves nothing of the target but rounding."""
-        left = self.frame.scale * np.sqrt(residual_variance(reply, 0))
+        left = self.units.scale * np.sqrt(residual_variance(reply, 0))
         rounding = _ROUNDING * np.hypot(self.target_spread, self.census.target / self.census.n_rows)
         if self.census.single:
             rounding += _ROUNDING_SINGLE * self.target_spread
@@ -94,18 +94,18 @@ class Ground:
 
     def scanned(self) -> Sample | None:
         """Draw as many clients as tell numbers of kinds apart."""
-        return self.crowd.draw(SEARCH_ROWS * SCAN_KINDS * self.frame.dim)
+        return self.design.draw(SEARCH_ROWS * SCAN_KINDS * self.units.dim)
 
-    def searched(self, proposed: Candidates, rules: Rules) -> Sample | None:
+    def searched(self, proposed: Candidates, rules: Penalty) -> Sample | None:
         """Draw as many clients as tell candidates apart, given the noise and the smallest share that anchors found."""
         noise = min(rules.prior_variance / PRIOR_SHARE, 0.99)
         each = max(SEARCH_ROWS, noise / (2.0 * SEARCH_ERROR**2 * (1.0 - noise)))
         smallest = max(float(np.exp(proposed.log_weight[0].min())), 0.01)
-        return self.crowd.draw(each * self.frame.dim / smallest)
+        return self.design.draw(each * self.units.dim / smallest)
 
     def worth_asking(self, k: int) -> int:
         """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
-        return int(np.clip(40_000 / (k * self.frame.dim**2), 4, 16))
+        return int(np.clip(40_000 / (k * self.units.dim**2), 4, 16))
 
     def worth_keeping(self, k: int, quick: bool) -> int:
         """Say how many candidates of k kinds a search should end with."""
@@ -113,21 +113,21 @@ class Ground:
 
     def columns(self, k: int) -> Array:
         """Give the columns of the basis that k kinds need: fewer have less room for noise."""
-        leading = self.basis.shape[1] - self.ways
+        leading = self.basis.shape[1] - self.kept_directions
         return np.concatenate([np.arange(min(leading, _width(k))), np.arange(leading, self.basis.shape[1])])
 
 
-def survey(
+def make_survey(
     pool: Pool,
     intercept: bool,
     most_clusters: int,
     start: Floats | None,
-    rules: Rules,
+    rules: Penalty,
     seed: int,
     *,
     single: bool = True,
     report: Callable[[], None],
-) -> Ground:
+) -> Survey:
     """Make the four exchanges, and report each. start (D,) or (k, D): models to keep within reach.
 
     Unless ``single``, no client is asked alone, and the fourth exchange is left out.
@@ -136,38 +136,51 @@ def survey(
     columns = inspect(census, intercept)
     report()
     squares = pool.ask(gram_query(columns))
-    frame, tied = make_frame(columns, squares, census.n_rows)
+    units, tied = make_frame(columns, squares, census.n_rows)
     report()
     paired = census.counts[census.sizes > 1].sum()
-    crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
-    lone = bool(paired < 10 * frame.dim)
-    pairs = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim))
-    moments = pairs.matrices(frame.dim)[0] / max(pairs.rows, 1)
-    basis, ways = _basis(moments, frame, most_clusters, start)
+    design = SampleDesign(census.n_clients, census.n_rows, units.dim, seed)
+    lone = bool(paired < 10 * units.dim)
+    pairs = pool.ask(PairMoments(units, lone), design.draw(BASIS_ROWS * units.dim))
+    moments = pairs.matrices(units.dim)[0] / max(pairs.rows, 1)
+    basis, kept_directions = _basis(moments, units, most_clusters, start)
     report()
-    anchors, fair = None, np.empty(0)
+    anchors, anchor_weights = None, np.empty(0)
     if single:
-        who, fair = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
-        anchors = Anchors(pool.ask_each(Project(frame, basis), who), np.ones(len(who)), rules)
+        who, anchor_weights = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
+        anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules)
         report()
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
     spread, target_spread = spreads(columns, squares, census)
-    return Ground(census, frame, basis, ways, moments, anchors, fair, constant, combined, crowd, spread, target_spread)
+    return Survey(
+        census,
+        units,
+        basis,
+        kept_directions,
+        moments,
+        anchors,
+        anchor_weights,
+        constant,
+        combined,
+        design,
+        spread,
+        target_spread,
+    )
 
 
 def _width(k: int) -> int:
     return max(k + 2, 6)
 
 
-def _basis(moments: Floats, frame: Frame, most_clusters: int, start: Floats | None) -> tuple[Floats, int]:
+def _basis(moments: Floats, units: StandardUnits, most_clusters: int, start: Floats | None) -> tuple[Floats, int]:
     """Take the leading eigenvectors, the way from the pooled fit to no effect at all, and to the caller's start."""
-    dim = frame.dim
+    dim = units.dim
     width = min(dim, _width(most_clusters))
     leading = np.linalg.eigh(moments)[1][:, ::-1][:, :width]
-    ways = from_user(frame, np.zeros((1, len(frame.slope))))
+    kept_directions = from_user(units, np.zeros((1, len(units.slope))))
     if start is not None:
-        ways = np.vstack([ways, from_user(frame, np.atleast_2d(start))])
-    for way in ways:
+        kept_directions = np.vstack([kept_directions, from_user(units, np.atleast_2d(start))])
+    for way in kept_directions:
         outside = way - leading @ (leading.T @ way)
         length = np.linalg.norm(outside)
         if length > 1e-6 * np.linalg.norm(way) and leading.shape[1] < dim:

@@ -7,8 +7,8 @@ import numpy as np
 from ...core.arrays import Array
 from ...model.fit import Stop
 from ..settings import AutoSettings
-from .refine import Refined
-from .survey import Ground
+from .refine import Maximum
+from .survey import Survey
 
 _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 """A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard
@@ -19,28 +19,28 @@ _OVERLAP = 0.25
 """From this chance of belonging to the other kind on, two kinds are said to overlap."""
 
 
-def doubts(
-    found: Refined,
-    ground: Ground,
+def find_warnings(
+    found: Maximum,
+    survey: Survey,
     features: tuple[str, ...],
     order: Array,
     has_errors: bool,
-    scanned: dict[int, Refined],
+    scanned: dict[int, Maximum],
     settings: AutoSettings,
 ) -> list[str]:
     """Say what makes a fit doubtful. ``order`` (k,) is the order in which the kinds are shown."""
-    if ground.target_spread == 0:
+    if survey.target_spread == 0:
         return ["the target has the same value in all rows: there is nothing to explain"]
-    said = [*_columns(ground, features), *_outliers(ground, features), *_clients(ground), *_kinds(found, ground, order)]
+    said = [*_columns(survey, features), *_outliers(survey, features), *_clients(survey), *_kinds(found, survey, order)]
     k = len(order)
-    if not settings.personal and ground.is_exact(found.reply):
+    if not settings.personal and survey.is_exact(found.reply):
         return [*said, "the models explain the target to the last digits: what is left is rounding, and tells nothing"]
     if scanned and k == max(scanned) and k == settings.max_clusters:
         said.append(
             f"{k} kinds are the most that were tried and also the best: raise max_clusters (in [auto] of a file for "
             "--config, or in AutoSettings)"
         )
-    elif scanned and max(scanned) == 1 and settings.max_clusters > 1 and ground.census.n_clients > 1:
+    elif scanned and max(scanned) == 1 and settings.max_clusters > 1 and survey.census.n_clients > 1:
         said.append("too few clients or rows to look for more than one kind: to try two, ask for them (--clusters 2)")
     if settings.update == "exact" and not settings.hard:
         if found.stop is not Stop.MAXIMUM:
@@ -50,17 +50,17 @@ def doubts(
     return said
 
 
-def _columns(ground: Ground, features: tuple[str, ...]) -> list[str]:
-    said = [f"column '{features[place]}' is constant: its coefficient is 0" for place in ground.constant]
-    if len(ground.tied):
-        names = ", ".join(f"'{features[place]}'" for place in ground.tied)
+def _columns(survey: Survey, features: tuple[str, ...]) -> list[str]:
+    said = [f"column '{features[place]}' is constant: its coefficient is 0" for place in survey.constant]
+    if len(survey.tied):
+        names = ", ".join(f"'{features[place]}'" for place in survey.tied)
         said.append(f"columns {names} are combinations of each other: of all equal fits the smallest is given")
     return said
 
 
-def _outliers(ground: Ground, features: tuple[str, ...]) -> list[str]:
+def _outliers(survey: Survey, features: tuple[str, ...]) -> list[str]:
     """Look for columns in which a single value makes up most of the variation."""
-    census, spread = ground.census, ground.spread
+    census, spread = survey.census, survey.spread
     if census.n_rows < _ROWS_FOR_OUTLIERS:
         return []
     mean = census.total / census.n_rows
@@ -72,7 +72,7 @@ def _outliers(ground: Ground, features: tuple[str, ...]) -> list[str]:
         for place in np.flatnonzero(farthest > _WILD * np.sqrt(census.n_rows) * spread)
         if spread[place] > 0
     ]
-    if target_farthest > _WILD * np.sqrt(census.n_rows) * ground.target_spread:
+    if target_farthest > _WILD * np.sqrt(census.n_rows) * survey.target_spread:
         wild.append("the target")
     return [f"a single value makes up most of the variation of {what}: is it a mistake?" for what in wild]
 
@@ -83,19 +83,19 @@ def _reach(mean: Array, low: Array, high: Array) -> Array:
     return np.maximum(inner_high - mean, mean - inner_low)
 
 
-def _clients(ground: Ground) -> list[str]:
-    if ground.census.n_clients == 1:
+def _clients(survey: Survey) -> list[str]:
+    if survey.census.n_clients == 1:
         return ["all rows belong to one client, so there is one kind: is the column of clients the right one?"]
-    if ground.census.sizes[-1] < 2:
+    if survey.census.sizes[-1] < 2:
         return ["every client has one row: kinds can only be told apart if features are normal and rows are many"]
     return []
 
 
-def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
+def _kinds(found: Maximum, survey: Survey, order: Array) -> list[str]:
     """Look for kinds that are too small, that overlap, or that no anchor stands for."""
     rows, clients = found.reply.rows[0][order], found.reply.clients[0][order]
     overlap = found.reply.overlap[0][np.ix_(order, order)]
-    dim, k = ground.frame.dim, len(order)
+    dim, k = survey.units.dim, len(order)
     said = []
     thin = np.flatnonzero(rows < 3 * dim)
     if len(thin):
@@ -109,9 +109,12 @@ def _kinds(found: Refined, ground: Ground, order: Array) -> list[str]:
                     f"has a chance of {chance:.0%} to be of the other"
                 )
     share = np.exp(found.mixture.log_weight[0][order])
-    rare = np.flatnonzero((share * len(ground.fair) < 5) & (share < 0.5))
-    if len(rare) and ground.anchors is not None and len(ground.fair) < ground.census.n_clients:
-        said.append(f"{_named(rare)} with fewer than 5 of the {len(ground.fair)} anchors: others like it may be missed")
+    rare = np.flatnonzero((share * len(survey.anchor_weights) < 5) & (share < 0.5))
+    if len(rare) and survey.anchors is not None and len(survey.anchor_weights) < survey.census.n_clients:
+        said.append(
+            f"{_named(rare)} with fewer than 5 of the {len(survey.anchor_weights)} anchors: others like it "
+            "may be missed"
+        )
     return said
 
 

@@ -16,13 +16,13 @@ import numpy as np
 from ...core.arrays import Floats
 from ...core.errors import DataError, SettingsError
 from ...core.names import INTERCEPT
-from ...exchange.census import Census, CensusSum, Peak
-from ...exchange.local_update import FedAvg, Mixture, ModelSum, Refine
+from ...exchange.census import Census, CensusSum, LargestNorm
+from ...exchange.local_update import FedAvg, LocalUpdate, Mixture, ModelSum
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
-from ..recorder import Run, check_clusters
+from ..recorder import Recorder, check_clusters
 from ..settings import PaperSettings
 from . import fedx, moment_descent
 from .grouping import group_anchors
@@ -42,10 +42,10 @@ def fit_paper(
 
     ``features`` names the pool's features.
     """
-    run = Run(pool, watch)
+    run = Recorder(pool, watch)
     with run.timing("census"):
         check_clusters(n_clusters, pool.n_clients)
-        census, peak = pool.ask(Census()), pool.ask(Peak()).peak
+        census, peak = pool.ask(Census()), pool.ask(LargestNorm()).peak
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
         start = _start(settings, features)
@@ -63,7 +63,7 @@ def fit_paper(
             run.report("fedx", state.round, settings.refine_rounds, info)
     with run.timing("describe"):
         # Weights and noise of the models as they are in the end; the rounds' own are one step behind.
-        reply = pool.ask(Refine(state.mixture, settings.hard, loss=loss))
+        reply = pool.ask(LocalUpdate(state.mixture, settings.hard, loss=loss))
         model = _model(state.mixture, reply, census, peak, features, settings, seed, loss)
     return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
 
@@ -127,8 +127,8 @@ def _start(settings: PaperSettings, features: tuple[str, ...]) -> Floats:
 def _check_columns(census: CensusSum, features: tuple[str, ...]) -> None:
     """Refuse columns that no model could tell from the intercept or from nothing at all."""
     intercept = features[-1] == INTERCEPT
-    for name, steady, value in zip(features, census.steady, census.value, strict=True):
-        if steady and name != INTERCEPT and (intercept or value == 0):
+    for name, constant_columns, value in zip(features, census.constant_columns, census.value, strict=True):
+        if constant_columns and name != INTERCEPT and (intercept or value == 0):
             raise DataError(
                 f"column '{name}' is constant (always {value:g}) and cannot be told from "
                 f"{'the intercept' if intercept else 'nothing at all'}: leave it out of the features"

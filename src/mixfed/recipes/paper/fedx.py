@@ -23,7 +23,7 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import SettingsError
-from ...exchange.local_update import Mixture, ModelSum, Refine
+from ...exchange.local_update import LocalUpdate, Mixture, ModelSum
 from ...exchange.pool import Pool
 from ...families.base import SQUARED, Loss
 from ...model.fit import Stop
@@ -62,12 +62,12 @@ def init(theta: Floats, pool: Pool, loss: Loss = SQUARED) -> State:
     """Start from the models theta (k, d); weights and noise come from the hard labels they give."""
     k = len(theta)
     guess = Mixture(theta, np.full(k, 1.0 / k), np.ones(k))
-    return State(0, described(guess, pool.ask(Refine(guess, hard=True, loss=loss)), shared=True))
+    return State(0, described(guess, pool.ask(LocalUpdate(guess, hard=True, loss=loss)), shared=True))
 
 
 def step(state: State, pool: Pool, settings: PaperSettings, loss: Loss = SQUARED) -> tuple[State, Info]:
     """One round: memberships, local updates, average."""
-    reply = pool.ask(Refine(state.mixture, settings.hard, settings.local_update, loss))
+    reply = pool.ask(LocalUpdate(state.mixture, settings.hard, settings.local_update, loss))
     shift = reply.mean_shift()
     if not np.abs(shift).max() < _LARGEST_SHIFT:
         raise SettingsError(

@@ -17,20 +17,20 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query, T
-from ...exchange.mixture import Candidates, ExpectSum
+from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.pool import Sample
-from ...exchange.random_effects import LeaveOut, LeftOutSum, Spreads, roots
-from ...exchange.units import Frame
+from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, roots
+from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW, Stop
-from ..auto.refine import Refined
+from ..auto.refine import Maximum
 from ..standardise import from_stretched
-from ..updates import Rules
-from .climb import CONVERGED, NEAR, following, hand_on, improve, last_step, polish, started
+from ..updates import Penalty
+from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish, started
 from .starts import drawn, multi_start
 from .updates import Fitted, cost_of_diagonal, free_parameters
 
 if TYPE_CHECKING:
-    from ..auto.select import Search
+    from ..auto.select import Selection
 
 _PATIENCE = 2
 """So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
@@ -86,7 +86,7 @@ class Tried:
 class _Task:
     """A mixture to be fitted: where from, and with which form of Psi."""
 
-    starts: Sequence[Spreads]
+    starts: Sequence[RandomEffects]
     full: bool
 
     @property
@@ -95,7 +95,9 @@ class _Task:
         return int(self.starts[0].theta.shape[1])
 
 
-def fit_personal(search: Search, n_clusters: int | None, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
+def fit_personal(
+    search: Selection, n_clusters: int | None, most: int, start: Floats | None
+) -> tuple[Fitted, list[Tried]]:
     """Find kinds with deviations. Gives the fit and what was tried."""
     if n_clusters is None:
         tried = _choose(search, search.supported(most))
@@ -108,7 +110,7 @@ def fit_personal(search: Search, n_clusters: int | None, most: int, start: Float
     return _finish(search, best.found, best.who), tried
 
 
-def _choose(search: Search, most: int) -> list[Tried]:
+def _choose(search: Selection, most: int) -> list[Tried]:
     """Fit ever more kinds, several numbers in the same exchanges, until more of them are worse."""
     forms = _forms(search)
     tried = single = _single(search)
@@ -123,7 +125,7 @@ def _choose(search: Search, most: int) -> list[Tried]:
     return tried
 
 
-def _best(search: Search, tried: Sequence[Tried]) -> Tried:
+def _best(search: Selection, tried: Sequence[Tried]) -> Tried:
     """Take the best BIC of those whose every kind is one, and who predict left-out rows no worse than one kind does.
 
     Where no mixture of normal distributions is true, kinds may tell the shape of a distribution rather than clients
@@ -141,27 +143,27 @@ def _no_worse(one: Tried, other: Tried) -> bool:
     return bool((one.left_out <= _NO_WORSE * other.left_out).all())
 
 
-def _forms(search: Search) -> list[bool]:
+def _forms(search: Selection) -> list[bool]:
     """Say which Psi to try: full, diagonal or both."""
-    dim, wanted = search.ground.frame.dim, search.settings.deviations
+    dim, wanted = search.survey.units.dim, search.settings.deviations
     if wanted != "auto":
         return [wanted == "full"]
     return [True, False] if 1 < dim <= _MOST_FULL else [dim == 1]
 
 
-def _single(search: Search) -> list[Tried]:
+def _single(search: Selection) -> list[Tried]:
     """Fit one kind, the classical mixed model."""
-    dim, rules = search.ground.frame.dim, Rules(search.settings.shared_noise)
+    dim, rules = search.survey.units.dim, Penalty(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
-    tasks = [_Task([started(search.ground.frame, pooled, full)], full) for full in _forms(search)]
+    tasks = [_Task([started(search.survey.units, pooled, full)], full) for full in _forms(search)]
     return _tried(search, tasks, rules, _sample(search))
 
 
 def _improved(
-    search: Search, plain: Sequence[Refined], forms: Sequence[bool], single: Sequence[Tried], who: Sample | None
+    search: Selection, plain: Sequence[Maximum], forms: Sequence[bool], single: Sequence[Tried], who: Sample | None
 ) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
-    frame = search.ground.frame
+    units = search.survey.units
     likely = min(single, key=lambda one: one.bic, default=None)
     rules, tasks = plain[0].rules, []
     if likely is not None:
@@ -169,15 +171,15 @@ def _improved(
     for one in plain:
         k = one.mixture.theta.shape[1]
         for form in forms:
-            own = [started(frame, one.mixture, form)]
+            own = [started(units, one.mixture, form)]
             if likely is not None and likely.found.full == form and k > 1:
                 rng = draws.generator(search.seed, "deviations", k)
-                own += drawn(frame, likely.found, k, _starts(search, k), rng)
+                own += drawn(units, likely.found, k, _starts(search, k), rng)
             tasks.append(_Task(own, form))
     return _tried(search, tasks, rules, who)
 
 
-def _tried(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | None) -> list[Tried]:
+def _tried(search: Selection, tasks: Sequence[_Task], rules: Penalty, who: Sample | None) -> list[Tried]:
     """Fit mixtures from their starts, several in the same exchanges.
 
     Of many clients, a sample is asked about full covariances first, and about diagonal ones only where these may do.
@@ -190,24 +192,24 @@ def _tried(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | N
     return tried + (_compared(search, rest, rules, who) if rest else [])
 
 
-def _needs_full(search: Search, one: Tried) -> bool:
+def _needs_full(search: Selection, one: Tried) -> bool:
     """Say whether a diagonal Psi would have the larger BIC for certain, by what the information at a full one tells."""
-    frame, everyone = search.ground.frame, search.ground.census.n_rows
-    fewer = one.k * (_numbers(frame, full=True) - _numbers(frame, full=False))
-    cost = cost_of_diagonal(frame, one.found) * everyone / one.rows
+    units, everyone = search.survey.units, search.survey.census.n_rows
+    fewer = one.k * (_numbers(units, full=True) - _numbers(units, full=False))
+    cost = cost_of_diagonal(units, one.found) * everyone / one.rows
     return bool(2.0 * cost > _CERTAIN * fewer * np.log(everyone))
 
 
-def _compared(search: Search, tasks: Sequence[_Task], rules: Rules, who: Sample | None) -> list[Tried]:
+def _compared(search: Selection, tasks: Sequence[_Task], rules: Penalty, who: Sample | None) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
-    frame = search.ground.frame
-    most = max(task.k * _numbers(frame, task.full) for task in tasks)
+    units = search.survey.units
+    most = max(task.k * _numbers(units, task.full) for task in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [multi_start(frame, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
+    conversations = [multi_start(units, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:
-        asked = [LeaveOut(frame, one.mixture, one.full, _SMALL) for one in found]
+        asked = [LeaveOut(units, one.mixture, one.full, _SMALL) for one in found]
         errors = search.converse("personal", [_asked(query) for query in asked], who)
     return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
 
@@ -217,61 +219,65 @@ def _asked(query: Query[Any, T]) -> Generator[Query[Any, T], T, T]:
     return (yield query)
 
 
-def _sample(search: Search) -> Sample | None:
+def _sample(search: Selection) -> Sample | None:
     """Draw as many clients as tell the parameters of a small kind: the same for all numbers of kinds."""
-    frame, kinds = search.ground.frame, search.n_clusters or _SCAN_KINDS
-    return search.ground.crowd.draw(_ROWS_PER_NUMBER * _numbers(frame, frame.dim <= _MOST_FULL) * _UNEQUAL * kinds)
+    units, kinds = search.survey.units, search.n_clusters or _SCAN_KINDS
+    return search.survey.design.draw(_ROWS_PER_NUMBER * _numbers(units, units.dim <= _MOST_FULL) * _UNEQUAL * kinds)
 
 
-def _starts(search: Search, k: int) -> int:
+def _starts(search: Selection, k: int) -> int:
     """Say how many starts to draw: fewer where each takes more work."""
-    dim, census = search.ground.frame.dim, search.ground.census
+    dim, census = search.survey.units.dim, search.survey.census
     who = _sample(search)
     rows = census.n_rows * (1.0 if who is None else who.share)
     return int(np.clip(_WORK / (rows * k * dim**4), 0, _MOST_STARTS))
 
 
-def _numbers(frame: Frame, full: bool) -> int:
+def _numbers(units: StandardUnits, full: bool) -> int:
     """Count the parameters of a kind."""
-    return frame.dim + 2 + (frame.dim * (frame.dim + 1) // 2 if full else len(frame.stretch))
+    return units.dim + 2 + (units.dim * (units.dim + 1) // 2 if full else len(units.inverse_sd))
 
 
-def _judged(search: Search, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
+def _judged(search: Selection, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
     """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
-    rows, everyone = float(found.reply.rows[0].sum()), search.ground.census.n_rows
+    rows, everyone = float(found.reply.rows[0].sum()), search.survey.census.n_rows
     free = free_parameters(found)
     likelihood = search.in_units(found.likelihood, found.reply)
     expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
     left_out = None
     if error is not None:
-        left_out = search.ground.frame.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
+        left_out = search.survey.units.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
     return Tried(found, who, rows, float(free * np.log(everyone) - 2.0 * expected), left_out)
 
 
-def _finish(search: Search, found: Fitted, who: Sample | None) -> Fitted:
+def _finish(search: Selection, found: Fitted, who: Sample | None) -> Fitted:
     """Go on with all clients to the maximum; the rules follow from the noise that was found.
 
     If a sample found it, a larger one comes next, the curvature of which serves for all.
     """
-    frame, crowd, rules = search.ground.frame, search.ground.crowd, following(found, found.mixture).rules
+    units, design, rules = search.survey.units, search.survey.design, following(found, found.mixture).rules
     if who is not None:
         share = min(_STRIDE * who.share, _MOST_SHARE)
         if share > _WORTH * who.share:
-            found = search.one("personal", hand_on(frame, found, rules, _CLOSER), crowd.draw(share * crowd.n_rows))
-        found = search.one("personal", polish(frame, found, rules))
+            found = search.one(
+                "personal", next_sample(units, found, rules, _CLOSER), design.draw(share * design.n_rows)
+            )
+        found = search.one("personal", polish(units, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
-        found = search.one("personal", improve(frame, found.mixture, found.full, rules, near=CONVERGED, alone=True))
+        found = search.one(
+            "personal", newton_rounds(units, found.mixture, found.full, rules, near=CONVERGED, alone=True)
+        )
     return last_step(found)
 
 
 # ---------------------------------------------------------------- what the model is made of
 
 
-def as_refined(found: Fitted) -> Refined:
+def as_refined(found: Fitted) -> Maximum:
     """Look at the fit as at one without deviations, for all that is said of kinds and rows."""
     reply, mixture = found.reply, found.mixture.plain
     dim = mixture.theta.shape[2]
-    sums = ExpectSum(
+    sums = MixtureReply(
         reply.likelihood,
         reply.clients,
         reply.rows,
@@ -281,12 +287,12 @@ def as_refined(found: Fitted) -> Refined:
         reply.overlap,
         np.empty((0, *reply.missing.shape[1:])),
     )
-    return Refined(mixture, found.value, found.likelihood, sums, found.rules, found.decrement, found.stop)
+    return Maximum(mixture, found.value, found.likelihood, sums, found.rules, found.newton_decrement, found.stop)
 
 
-def factors_to_user(frame: Frame, found: Fitted) -> Floats:
+def factors_to_user(units: StandardUnits, found: Fitted) -> Floats:
     """Give F with Psi = F F^T of each kind, in the units of the table, by falling size. -> (k, D, r)."""
-    columns = roots(frame, found.mixture.spread[0], found.full)
+    columns = roots(units, found.mixture.spread[0], found.full)
     # The columns of a root are as long as the deviations that they stand for.
     size = (columns**2).sum(axis=1)
     noise = np.exp(found.mixture.log_variance[0])[:, None]
@@ -294,10 +300,10 @@ def factors_to_user(frame: Frame, found: Fitted) -> Floats:
     order = np.argsort(-size, axis=1, kind="stable")
     width = max(int((size > 0).sum(axis=1).max()), 1)
     columns = np.take_along_axis(columns * (size > 0)[:, None, :], order[:, None, :width], axis=2)
-    return from_stretched(frame, frame.whiten @ columns)
+    return from_stretched(units, units.whiten @ columns)
 
 
-def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
+def about(search: Selection, tried: Sequence[Tried]) -> list[dict[str, Any]]:
     """Say which numbers of kinds were tried, each in the form of Psi that suits it best; nothing if it was given."""
     if search.n_clusters is not None:
         return []
@@ -318,10 +324,10 @@ def about(search: Search, tried: Sequence[Tried]) -> list[dict[str, Any]]:
     ]
 
 
-def _objection(search: Search, one: Tried, single: Tried) -> str:
+def _objection(search: Selection, one: Tried, single: Tried) -> str:
     """Say why a number of kinds does not count, if it does not."""
     if one.k == 1:
         return ""
-    if not search.is_sound(one.found.reply):
+    if not search.has_enough_data(one.found.reply):
         return TOO_FEW
     return "" if _no_worse(one, single) else "predicts rows that are left out worse than one kind does"

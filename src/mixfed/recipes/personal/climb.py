@@ -1,7 +1,7 @@
 """The way to the maximum of personal models: conversations, as those of `refine` are for plain mixtures.
 
-`improve` takes Newton's steps at several h, with EM among the trials, all in one exchange. From what a sample found
-`polish` goes on with all clients, of whom it asks scores for the most part.
+`newton_rounds` takes Newton's steps at several h, with EM among the trials, all in one exchange. From what a sample
+found `polish` goes on with all clients, of whom it asks scores for the most part.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from ...core.symmetric import packed
 from ...exchange.mixture import Candidates
-from ...exchange.random_effects import INFORMATION, Deviate, DeviateSum, Spreads
-from ...exchange.units import Frame
+from ...exchange.random_effects import INFORMATION, RandomEffects, RandomEffectsReply, RandomEffectsSums
+from ...exchange.units import StandardUnits
 from ...model.fit import Stop
-from ..updates import Rules
-from .updates import HEED, Fitted, em_step, learned, newton_steps, values
+from ..updates import Penalty
+from .updates import OBSERVED_SHARE, Fitted, em_step, learned, newton_steps, values
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""
@@ -40,14 +40,14 @@ _ROUNDING = 1e-7
 """A loss of less likelihood than that is no loss."""
 
 
-def started(frame: Frame, mixture: Candidates, full: bool) -> Spreads:
+def started(units: StandardUnits, mixture: Candidates, full: bool) -> RandomEffects:
     """Make candidates of a plain mixture: some of each kind's variance becomes deviations, alike in all directions."""
     dim = mixture.theta.shape[2]
     variance = np.exp(mixture.log_variance[0])
-    live = frame.stretch > 0
+    live = units.inverse_sd > 0
     unit = packed(np.eye(dim)) / dim if full else live / live.sum()
     parts = [
-        Spreads(
+        RandomEffects(
             mixture.theta[:1],
             np.log((1.0 - share) * variance)[None],
             mixture.log_weight[:1],
@@ -55,20 +55,20 @@ def started(frame: Frame, mixture: Candidates, full: bool) -> Spreads:
         )
         for share in _SHARES
     ]
-    return Spreads.stack(parts)
+    return RandomEffects.stack(parts)
 
 
-def improve(
-    frame: Frame,
-    start: Spreads,
+def newton_rounds(
+    units: StandardUnits,
+    start: RandomEffects,
     full: bool,
-    rules: Rules,
+    rules: Penalty,
     *,
     near: float = NEAR,
     alone: bool = False,
     hurry: bool = False,
     rounds: int = _MOST_ROUNDS,
-) -> Generator[Deviate, DeviateSum, Fitted]:
+) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Bring the best of some candidates near its maximum: a conversation, see `refine`.
 
     ``alone`` starts with Newton's full step only, as is right near the maximum, until it fails. In a ``hurry``, it is
@@ -80,44 +80,48 @@ def improve(
     best: Fitted | None = None
     fisher = True
     for _ in range(rounds):
-        reply = yield Deviate(frame, trials, full, informed, fisher)
+        reply = yield RandomEffectsSums(units, trials, full, informed, fisher)
         value = values(trials, reply, rules)
         c = int(np.argmax(value))
         gain = np.inf if best is None else float(value[c] - best.value)
         if gain > 0:
             if c not in informed:
                 trials, informed, c = trials.pick(c), (0,), 0
-                reply = yield Deviate(frame, trials, full, informed, fisher)
-            said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.decrement
+                reply = yield RandomEffectsSums(units, trials, full, informed, fisher)
+            said, last = reply.pick(c, [informed.index(c)]), np.inf if best is None else best.newton_decrement
             if best is not None and not fisher:
                 said = _borrowed(said, best.reply, ("expected",))
             best = Fitted(trials.pick(c), full, float(value.max()), float(said.likelihood[0]), said, rules)
-            steps, decrement = newton_steps(best, HEED, bold=not many and not alone, every=not many and not alone)
-            best = dataclasses.replace(best, decrement=decrement)
+            steps, newton_decrement = newton_steps(
+                best, OBSERVED_SHARE, bold=not many and not alone, every=not many and not alone
+            )
+            best = dataclasses.replace(best, newton_decrement=newton_decrement)
             alone = alone and len(steps) > 0
             # Where the likelihood is concave, Fisher's information hardly matters: that of before will do.
-            fisher = not (many and np.isfinite(decrement))
+            fisher = not (many and np.isfinite(newton_decrement))
         assert best is not None
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        if best.decrement < near or (alone and best.decrement < NEAR and best.decrement**3 < near * last**2 < np.inf):
+        if best.newton_decrement < near or (
+            alone and best.newton_decrement < NEAR and best.newton_decrement**3 < near * last**2 < np.inf
+        ):
             return dataclasses.replace(best, stop=Stop.MAXIMUM)
         if -_ROUNDING < gain <= 0 or (hurry and 0 < gain < near):
             break  # as good as it gets
         failed = gain <= 0 or not len(steps)
         if failed:
             alone = False
-            steps, _ = newton_steps(best, HEED[:2], every=True)
+            steps, _ = newton_steps(best, OBSERVED_SHARE[:2], every=True)
             ways = [_between(best.mixture, steps.pick(c), share) for c in range(len(steps)) for share in _SHORTER]
-            steps = Spreads.stack([steps.pick([]), *ways])
-        trials = steps if alone or (hurry and not failed) else Spreads.stack([em_step(best), steps])
+            steps = RandomEffects.stack([steps.pick([]), *ways])
+        trials = steps if alone or (hurry and not failed) else RandomEffects.stack([em_step(best), steps])
         informed = (len(trials) - 1,) if many else tuple(range(len(trials)))
     assert best is not None
     return best
 
 
 def polish(
-    frame: Frame, found: Fitted, rules: Rules, polished: float = POLISHED
-) -> Generator[Deviate, DeviateSum, Fitted]:
+    units: StandardUnits, found: Fitted, rules: Penalty, polished: float = POLISHED
+) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
 
     So most often only scores are asked for. Ends at the maximum, where another step promises less than ``polished`` for
@@ -127,7 +131,7 @@ def polish(
     mixture, curved, before, last = found.mixture, found.reply, -np.inf, np.inf
     ahead, share, ask = mixture, 1.0, False
     for _ in range(_MOST_POLISH):
-        reply = yield Deviate(frame, mixture, found.full, (0,) if ask else (), fisher=False)
+        reply = yield RandomEffectsSums(units, mixture, found.full, (0,) if ask else (), fisher=False)
         value = float(values(mixture, reply, rules)[0])
         if value < before:  # too far: some of the way is tried
             share *= _SHORTER[0]
@@ -141,26 +145,28 @@ def polish(
         if not ask and np.isfinite(last):
             here = learned(found, here)
         curved = here.reply
-        ahead, decrement = newton_steps(here, HEED)
-        found = dataclasses.replace(here, decrement=decrement, ahead=ahead if len(ahead) else None)
-        if found.ahead is None:
+        ahead, newton_decrement = newton_steps(here, OBSERVED_SHARE)
+        found = dataclasses.replace(here, newton_decrement=newton_decrement, next_step=ahead if len(ahead) else None)
+        if found.next_step is None:
             break
         # The promise falls by about as much in each step: the one after the next step is known before it is taken.
-        if decrement < near or decrement**2 < near * last < np.inf:
+        if newton_decrement < near or newton_decrement**2 < near * last < np.inf:
             return dataclasses.replace(found, stop=Stop.MAXIMUM)
-        ask = decrement > _STEADY * last
-        mixture, before, last = ahead, value, decrement
+        ask = newton_decrement > _STEADY * last
+        mixture, before, last = ahead, value, newton_decrement
     return found
 
 
-def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Generator[Deviate, DeviateSum, Fitted]:
+def next_sample(
+    units: StandardUnits, found: Fitted, rules: Penalty, polished: float
+) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Bring what a smaller sample found near the maximum of a larger one, by scores, and ask for the curvature there.
 
     Fisher's information stays that of the smaller sample.
     """
-    found = yield from polish(frame, found, rules, polished)
-    mixture = found.mixture if found.ahead is None else found.ahead
-    reply = yield Deviate(frame, mixture, found.full, (0,), fisher=False)
+    found = yield from polish(units, found, rules, polished)
+    mixture = found.mixture if found.next_step is None else found.next_step
+    reply = yield RandomEffectsSums(units, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
     value = float(values(mixture, reply, rules)[0])
     if value < found.value:
@@ -168,7 +174,7 @@ def hand_on(frame: Frame, found: Fitted, rules: Rules, polished: float) -> Gener
     return Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
 
 
-def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> DeviateSum:
+def _borrowed(reply: RandomEffectsReply, curved: RandomEffectsReply, names: Sequence[str]) -> RandomEffectsReply:
     """Take information from what others said: as much more as there are more rows."""
     times = reply.rows.sum() / curved.rows.sum()
     return dataclasses.replace(reply, **{name: times * getattr(curved, name) for name in names})
@@ -177,8 +183,8 @@ def _borrowed(reply: DeviateSum, curved: DeviateSum, names: Sequence[str]) -> De
 def last_step(found: Fitted) -> Fitted:
     """Take one more Newton step, unasked, by the rules that follow from where it leads."""
     mixture, gain, before = found.mixture, 0.0, 0.0
-    if found.ahead is not None:
-        mixture, gain, before = found.ahead, found.decrement, found.rules.prior_variance
+    if found.next_step is not None:
+        mixture, gain, before = found.next_step, found.newton_decrement, found.rules.prior_variance
     for _ in range(_FOLLOWED):
         here = following(found, mixture)
         if abs(here.rules.prior_variance - before) < _SETTLED * before * found.reply.rows.sum():
@@ -192,7 +198,7 @@ def last_step(found: Fitted) -> Fitted:
     return dataclasses.replace(end, mixture=mixture, value=end.value + gain, likelihood=found.likelihood + gain)
 
 
-def following(found: Fitted, mixture: Spreads) -> Fitted:
+def following(found: Fitted, mixture: RandomEffects) -> Fitted:
     """Judge a fit by the rules that follow from the noise of a mixture."""
     rows = found.reply.rows[0]
     rules = found.rules.fitting(float(rows @ np.exp(mixture.log_variance[0]) / rows.sum()))
@@ -200,8 +206,8 @@ def following(found: Fitted, mixture: Spreads) -> Fitted:
     return dataclasses.replace(found, rules=rules, value=value)
 
 
-def _between(first: Spreads, second: Spreads, share: float) -> Spreads:
+def _between(first: RandomEffects, second: RandomEffects, share: float) -> RandomEffects:
     """Go a share of the way from one mixture to another: covariances stay covariances."""
-    pairs = ((getattr(first, item.name), getattr(second, item.name)) for item in dataclasses.fields(Spreads))
+    pairs = ((getattr(first, item.name), getattr(second, item.name)) for item in dataclasses.fields(RandomEffects))
     theta, log_variance, log_weight, spread = ((1.0 - share) * a + share * b for a, b in pairs)
-    return Spreads(theta, log_variance, log_weight - np.logaddexp.reduce(log_weight[0]), spread)
+    return RandomEffects(theta, log_variance, log_weight - np.logaddexp.reduce(log_weight[0]), spread)

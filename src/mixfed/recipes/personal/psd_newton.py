@@ -32,7 +32,7 @@ _INSIDE = 0.95
 
 
 @dataclass(frozen=True)
-class Cone:
+class PsdConstraint:
     """What the last parameters are: k covariances (d, d), by their packed lower triangles, or by their diagonals."""
 
     k: int
@@ -91,7 +91,7 @@ def unbound(curvature: Floats, slope: Floats) -> Floats:
 
 
 def climb(
-    curvature: Floats, slope: Floats, step: Floats, numbers: Floats, cone: Cone, floor: Floats
+    curvature: Floats, slope: Floats, step: Floats, numbers: Floats, cone: PsdConstraint, floor: Floats
 ) -> tuple[Floats, float]:
     """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.
 
@@ -125,7 +125,9 @@ def climb(
     return step, gain
 
 
-def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, mu: float) -> Iterator[tuple[Floats, float]]:
+def _path(
+    reduced: Floats, target: Floats, here: Floats, cone: PsdConstraint, mu: float
+) -> Iterator[tuple[Floats, float]]:
     """Follow the maxima of target^T x - 1/2 x^T reduced x + mu log det x as mu falls. Gives x and what it misses."""
     prices, exact = mu * np.linalg.inv(cone.matrices(here)), False
     for _ in range(_MOST_STEPS):

@@ -24,7 +24,7 @@ _KEPT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Edge:
+class SingularDiagonal:
     """The directions in which one kind's Psi, a diagonal one, may move, (v, p), and what they cost, (p, p)."""
 
     directions: Floats
@@ -38,7 +38,7 @@ class Edge:
 
 
 @dataclass(frozen=True, eq=False)
-class Face(Edge):
+class SingularFace(SingularDiagonal):
     """The same for any Psi."""
 
     within: Floats
@@ -60,7 +60,7 @@ class Face(Edge):
         return packed(turned @ psi @ turned.T)
 
 
-def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face:
+def singular_face(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> SingularFace:
     """Find the face of a full Psi, numbers (v,), given the slope (v,) and Fisher's information (v, v) by them.
 
     A direction counts as one in which nobody deviates if a step along it alone would lead out of the cone. Raises
@@ -84,11 +84,11 @@ def face_of(numbers: Floats, slope: Floats, fisher: Floats, dim: int) -> Face:
     outer = outer + outer.swapaxes(1, 2)
     cost = np.zeros((len(rows) + n * a,) * 2)
     cost[len(rows) :, len(rows) :] = -2.0 * np.kron(pull, np.diag(1.0 / size))
-    return Face(packed(np.concatenate([inner, outer])).T, cost, size, within, outside)
+    return SingularFace(packed(np.concatenate([inner, outer])).T, cost, size, within, outside)
 
 
-def edge_of(numbers: Floats, slope: Floats, fisher: Floats) -> Edge:
+def singular_diagonal(numbers: Floats, slope: Floats, fisher: Floats) -> SingularDiagonal:
     """Find the face of a diagonal Psi, (v,): a number that is drawn below 0 is 0, and stays there."""
     kept = numbers * np.diag(fisher) + slope > 0
     unit = np.eye(len(numbers))[:, kept]
-    return Edge(unit, np.zeros((unit.shape[1],) * 2), numbers[kept])
+    return SingularDiagonal(unit, np.zeros((unit.shape[1],) * 2), numbers[kept])

@@ -10,11 +10,11 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from ...exchange.random_effects import Deviate, DeviateSum, Spreads, roots
-from ...exchange.units import Frame
+from ...exchange.random_effects import RandomEffects, RandomEffectsReply, RandomEffectsSums, roots
+from ...exchange.units import StandardUnits
 from ..conversation import Talk
-from ..updates import Rules
-from .climb import improve
+from ..updates import Penalty
+from .climb import newton_rounds
 from .updates import Fitted, values
 
 _SIFTED, _KEPT = 6, 0.5
@@ -24,27 +24,27 @@ _HALF, _WOBBLE = 0.5, 0.3
 """Of the one kind's deviations, so much stays within each kind; kinds' log variances differ by so much."""
 
 
-def drawn(frame: Frame, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[Spreads]:
+def drawn(units: StandardUnits, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[RandomEffects]:
     """Draw starts of k kinds: models as those of clients of the one kind, which deviate by half as much."""
     mixture = single.mixture
-    root = roots(frame, mixture.spread[0], single.full)[0]
+    root = roots(units, mixture.spread[0], single.full)[0]
     starts = []
     for _ in range(count):
         wobble = rng.standard_normal((1, 1 if single.rules.shared_noise else k))
         noise = np.repeat(mixture.log_variance[:, :1], k, axis=1) + _WOBBLE * wobble
         theta = mixture.theta[0, 0] + rng.standard_normal((1, k, root.shape[1])) @ root.T
         spread = np.repeat(_HALF * mixture.spread, k, axis=1)
-        starts.append(Spreads(theta, noise, np.full((1, k), -np.log(k)), spread))
+        starts.append(RandomEffects(theta, noise, np.full((1, k), -np.log(k)), spread))
     return starts
 
 
-class Track(Talk[Deviate, Fitted]):
+class Track(Talk[RandomEffectsSums, Fitted]):
     """A start on its way."""
 
     value = -np.inf
     """The best so far."""
 
-    def listen(self, reply: DeviateSum, rules: Rules) -> None:
+    def listen(self, reply: RandomEffectsReply, rules: Penalty) -> None:
         """Go on with a reply."""
         assert self.query is not None
         self.value = max(self.value, float(values(self.query.candidates, reply, rules).max()))
@@ -52,10 +52,18 @@ class Track(Talk[Deviate, Fitted]):
 
 
 def multi_start(
-    frame: Frame, starts: Sequence[Spreads], full: bool, rules: Rules, near: float, *, hurry: bool = False
-) -> Generator[Deviate, DeviateSum, Fitted]:
+    units: StandardUnits,
+    starts: Sequence[RandomEffects],
+    full: bool,
+    rules: Penalty,
+    near: float,
+    *,
+    hurry: bool = False,
+) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Improve several starts in the same exchanges, half of them to the end, and give the best: a conversation."""
-    tracks = [Track(improve(frame, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)) for start in starts]
+    tracks = [
+        Track(newton_rounds(units, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)) for start in starts
+    ]
     round_ = 0
     while going := [track for track in tracks if track.query is not None]:
         queries = [track.query for track in going if track.query is not None]
@@ -72,14 +80,14 @@ def multi_start(
     return max((track.found for track in tracks if track.found is not None), key=lambda found: found.value)
 
 
-def _together(queries: Sequence[Deviate]) -> Deviate:
+def _together(queries: Sequence[RandomEffectsSums]) -> RandomEffectsSums:
     """Ask several queries as one about all their candidates."""
     offsets = np.cumsum([0, *(len(query.candidates) for query in queries)])
     informed = [offset + c for offset, query in zip(offsets, queries, strict=False) for c in query.informed]
     first = queries[0]
-    return Deviate(
-        first.frame,
-        Spreads.stack([query.candidates for query in queries]),
+    return RandomEffectsSums(
+        first.units,
+        RandomEffects.stack([query.candidates for query in queries]),
         first.full,
         tuple(map(int, informed)),
         any(query.fisher for query in queries),

@@ -25,14 +25,14 @@ from scipy.sparse import csr_array
 
 from ...core.arrays import Bools, Floats
 from ...core.symmetric import doubled, mirrored, packed, paired, triangle, unpacked
-from ...exchange.random_effects import DeviateSum, Spreads
-from ...exchange.units import Frame
+from ...exchange.random_effects import RandomEffects, RandomEffectsReply
+from ...exchange.units import StandardUnits
 from ...model.fit import Stop
-from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Rules
-from .psd_newton import Cone, climb, unbound
-from .singular_newton import Edge, edge_of, face_of
+from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Penalty
+from .psd_newton import PsdConstraint, climb, unbound
+from .singular_newton import SingularDiagonal, singular_diagonal, singular_face
 
-HEED = (0.0, 0.8, 1.0)
+OBSERVED_SHARE = (0.0, 0.8, 1.0)
 """h: how far the information is the observed one, with the missing one taken off."""
 _LONE_ROWS = 1e-3
 """Rows added to a kind that is the only one: it needs none, but where rows are fewer than parameters."""
@@ -49,29 +49,29 @@ promises more than this for each parameter."""
 class Fitted:
     """A mixture with deviations, and what all clients said of it."""
 
-    mixture: Spreads
+    mixture: RandomEffects
     """One candidate."""
     full: bool
     value: float
     likelihood: float
-    reply: DeviateSum
+    reply: RandomEffectsReply
     """The sums at the mixture, for one candidate, with its information."""
-    rules: Rules
-    decrement: float = np.inf
+    rules: Penalty
+    newton_decrement: float = np.inf
     """What another Newton step would promise."""
     stop: Stop = Stop.ROUNDS
-    ahead: Spreads | None = None
+    next_step: RandomEffects | None = None
     """Where that step leads, if it is at hand."""
 
 
-def values(candidates: Spreads, reply: DeviateSum, rules: Rules) -> Floats:
+def values(candidates: RandomEffects, reply: RandomEffectsReply, rules: Penalty) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
     log = candidates.log_variance
     added = _added_rows(log.shape[1])
     return np.asarray(reply.likelihood - 0.5 * added * (rules.prior_variance * np.exp(-log) + log).sum(axis=1))
 
 
-def em_step(found: Fitted) -> Spreads:
+def em_step(found: Fitted) -> RandomEffects:
     """Take a step of EM: models by generalised least squares, Psi and noise by their expectations."""
     mixture, reply, rules = found.mixture, found.reply, found.rules
     _, k, dim = mixture.theta.shape
@@ -93,7 +93,7 @@ def em_step(found: Fitted) -> Spreads:
     else:
         moved = spread + 2.0 * spread**2 * slope / clients
     log_variance = np.log(np.maximum(squares / rows, 1e-3 * variance))
-    return Spreads(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
+    return RandomEffects(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
 
 
 def free_parameters(found: Fitted) -> int:
@@ -101,11 +101,11 @@ def free_parameters(found: Fitted) -> int:
     return int(_Room(found).slope.size)
 
 
-def cost_of_diagonal(frame: Frame, found: Fitted) -> float:
+def cost_of_diagonal(units: StandardUnits, found: Fitted) -> float:
     """Say how much a full Psi gains over a diagonal one if the likelihood is quadratic; 0 where it bends upwards."""
     room = _Room(found)
-    columns = np.linalg.pinv(frame.whiten)[:, frame.stretch > 0]
-    rows, others = triangle(frame.dim)
+    columns = np.linalg.pinv(units.whiten)[:, units.inverse_sd > 0]
+    rows, others = triangle(units.dim)
     own = columns[rows] * columns[others]  # the numbers of a full Psi for each of a diagonal one, (v, D)
     ways = block_diag(np.eye(room.split), *[own] * room.k)
     start = np.concatenate([np.zeros(room.split), -room.numbers.ravel()])  # all deviations taken away
@@ -133,7 +133,7 @@ def _added_rows(k: int) -> float:
     return PRIOR_ROWS if k > 1 else _LONE_ROWS
 
 
-def _curvature(found: Fitted, heed: float) -> Floats:
+def _curvature(found: Fitted, observed_share: float) -> Floats:
     """Give the information, (k q, k q), with a little more so that an empty kind stays where it is."""
     mixture, reply = found.mixture, found.reply
     _, k, dim = mixture.theta.shape
@@ -141,8 +141,8 @@ def _curvature(found: Fitted, heed: float) -> Floats:
     q = reply.score.shape[-1]
     ridge = np.concatenate([np.full(dim, 1.0), np.zeros(2), np.full(q - dim - 2, 2.0)])
     prior = 0.5 * _added_rows(k) * found.rules.prior_variance * precision
-    whole = mirrored(-heed * reply.missing[0], k)
-    known = unpacked((1.0 - heed) * reply.expected[0] + heed * reply.observed[0], q)
+    whole = mirrored(-observed_share * reply.missing[0], k)
+    known = unpacked((1.0 - observed_share) * reply.expected[0] + observed_share * reply.observed[0], q)
     for j in range(k):
         own = whole[j * q : (j + 1) * q, j * q : (j + 1) * q]
         own += known[j]
@@ -177,7 +177,7 @@ def learned(before: Fitted, here: Fitted) -> Fitted:
     return dataclasses.replace(here, reply=dataclasses.replace(here.reply, missing=missing))
 
 
-def _flat(mixture: Spreads) -> Floats:
+def _flat(mixture: RandomEffects) -> Floats:
     """Give the numbers of a mixture in the order of its score, (k q,)."""
     parts = (mixture.theta[0], mixture.log_variance[0, :, None], mixture.log_weight[0, :, None], mixture.spread[0])
     return np.concatenate(parts, axis=1).ravel()
@@ -220,40 +220,46 @@ class _Room:
         owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
 
-    def curvature(self, heed: float) -> Floats:
+    def curvature(self, observed_share: float) -> Floats:
         """Give the information of the free parameters, (f, f)."""
-        if heed not in self._curvatures:
-            self._curvatures[heed] = np.asarray(self.reduce.T @ (self.reduce.T @ _curvature(self.found, heed)).T)
-        return self._curvatures[heed]
+        if observed_share not in self._curvatures:
+            self._curvatures[observed_share] = np.asarray(
+                self.reduce.T @ (self.reduce.T @ _curvature(self.found, observed_share)).T
+            )
+        return self._curvatures[observed_share]
 
-    def unbound(self, heed: float) -> Floats:
+    def unbound(self, observed_share: float) -> Floats:
         """Take a step wherever it leads, (f,). Raises `LinAlgError` where the likelihood is not concave."""
-        if heed not in self._steps:
-            self._steps[heed] = unbound(self.curvature(heed), self.slope)
-        return self._steps[heed]
+        if observed_share not in self._steps:
+            self._steps[observed_share] = unbound(self.curvature(observed_share), self.slope)
+        return self._steps[observed_share]
 
-    def in_cone(self, heed: float) -> tuple[Floats, float]:
+    def in_cone(self, observed_share: float) -> tuple[Floats, float]:
         """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""
-        cone = Cone(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
+        cone = PsdConstraint(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
-        return climb(self.curvature(heed), self.slope, self.unbound(heed), self.numbers.ravel(), cone, floor)
+        return climb(
+            self.curvature(observed_share), self.slope, self.unbound(observed_share), self.numbers.ravel(), cone, floor
+        )
 
-    def faces(self) -> list[Edge]:
+    def faces(self) -> list[SingularDiagonal]:
         """Find the faces on which the covariances lie."""
         fisher = self.fisher[:, self.live][:, :, self.live]
         slopes = self.slope[self.split :].reshape(self.k, -1)
-        find: Callable[..., Edge] = partial(face_of, dim=self.dim) if self.found.full else edge_of
+        find: Callable[..., SingularDiagonal] = (
+            partial(singular_face, dim=self.dim) if self.found.full else singular_diagonal
+        )
         return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
 
-    def along(self, faces: Sequence[Edge], values: Floats) -> Floats:
+    def along(self, faces: Sequence[SingularDiagonal], values: Floats) -> Floats:
         """Turn what is said of the free parameters (f, c) into what it says of directions along faces. -> (p, c)."""
         parts = np.split(values[self.split :], self.k)
         moved = [face.directions.T @ part for face, part in zip(faces, parts, strict=True)]
         return np.concatenate([values[: self.split], *moved])
 
-    def curvature_along(self, faces: Sequence[Edge], heed: float) -> Floats:
+    def curvature_along(self, faces: Sequence[SingularDiagonal], observed_share: float) -> Floats:
         """Give the information of the directions along faces and what these cost, (p, p)."""
-        whole = self.along(faces, self.along(faces, self.curvature(heed)).T)
+        whole = self.along(faces, self.along(faces, self.curvature(observed_share)).T)
         first = self.split
         for face in faces:
             last = first + len(face.cost)
@@ -310,38 +316,38 @@ class _Room:
 
 def newton_steps(
     found: Fitted, heeds: tuple[float, ...], *, bold: bool = False, every: bool = False
-) -> tuple[Spreads, float]:
+) -> tuple[RandomEffects, float]:
     """Take the Newton step of the largest h that gives one, or of ``every`` h. A ``bold`` one does not count as such.
 
     Gives also what the full step promises; infinite without it.
     """
     room = _Room(found)
-    steps, decrement = [], np.inf
-    for heed in sorted(heeds, reverse=True):
+    steps, newton_decrement = [], np.inf
+    for observed_share in sorted(heeds, reverse=True):
         try:
-            if heed == 1.0:
-                step, decrement = room.newton(bold)
+            if observed_share == 1.0:
+                step, newton_decrement = room.newton(bold)
             else:
-                step, _ = room.in_cone(heed)
+                step, _ = room.in_cone(observed_share)
         except np.linalg.LinAlgError:
             continue
         moved = _moved(found.mixture, (room.reduce @ step).reshape(room.k, -1), found.full)
         if not np.abs(moved.spread).max() <= _LARGEST:
-            decrement = np.inf if heed == 1.0 else decrement
+            newton_decrement = np.inf if observed_share == 1.0 else newton_decrement
             continue
         steps.append(moved)
-        if not every and (heed < 1.0 or np.isfinite(decrement)):
+        if not every and (observed_share < 1.0 or np.isfinite(newton_decrement)):
             break
-    return Spreads.stack([found.mixture.pick([]), *steps[::-1]]), decrement
+    return RandomEffects.stack([found.mixture.pick([]), *steps[::-1]]), newton_decrement
 
 
-def _moved(mixture: Spreads, step: Floats, full: bool) -> Spreads:
+def _moved(mixture: RandomEffects, step: Floats, full: bool) -> RandomEffects:
     """Move a mixture by a step (k, q); noise and weights by at most a factor of e or so."""
     dim = mixture.theta.shape[-1]
     log_weight = mixture.log_weight + np.clip(step[None, :, dim + 1], -2.0, 2.0)
     log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))
     spread = mixture.spread + step[None, :, dim + 2 :]
-    return Spreads(
+    return RandomEffects(
         mixture.theta + step[None, :, :dim],
         mixture.log_variance + np.clip(step[None, :, dim], -1.0, 1.0),
         log_weight - np.logaddexp.reduce(log_weight[0]),

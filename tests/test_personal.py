@@ -774,7 +774,7 @@ def test_a_site_does_not_tell_of_a_few_small_clients_apart():
     clients = Clients.from_arrays(X, X @ [1.0, 2.0] + rng.standard_normal(len(owner)), owner)
     told = []
 
-    class Told(rules.Penalty):
+    class Told(rules.Rules):
         def withheld(self, *about):
             kept = super().withheld(*about)
             told.extend(part for part in getattr(kept, "parts", [kept]) if isinstance(part, LeftOutSum))

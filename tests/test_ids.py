@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from conftest import random_clients
-from mixfed import DataError, MixedRegressor
+from mixfed import DataError, MixedRegressor, assignment
 from mixfed.assignment import Assignment
-from mixfed.ids import comparable, find_clients, joined
+from mixfed.ids import comparable, find_clients, in_form, joined
 
 OWNERS = np.array([3, 1, 2, 3, 1, 9])
 DAYS = OWNERS.astype("datetime64[D]")
@@ -132,7 +132,45 @@ def test_a_new_client_with_a_name_leaves_the_others_known():
     both = numbers.updated(Assignment(np.array(["new"]), np.ones(1, int), np.ones((1, 1))))
     for ids in (numbers.ids, numbers.ids.astype(object), ["1", "2.5", str(2**53)]):
         np.testing.assert_array_equal(both.places(np.asarray(ids)), [0, 1, 2])
-    assert joined(np.array([2**60 + 1]), np.array([2**63], np.uint64)).tolist() == [2**60 + 1, 2**63]
+    assert joined(np.array([2**60 + 1]), np.array([2**63], np.uint64)).tolist() == [str(2**60 + 1), str(2**63)]
+
+
+def shuffled(ids):
+    return np.random.default_rng(0).permutation(ids)
+
+
+@pytest.mark.parametrize(
+    ("known", "asked"),
+    [
+        (shuffled(np.arange(-50, 50) * 3), np.arange(-200, 200)),
+        (shuffled(np.arange(50)), np.arange(0, 60, 0.5)),
+        (np.arange(0, 60, 0.5), np.array([3, 7, 999])),
+        (np.array([2**53 + 1, 5]), np.array([2.0**53, 5.0, np.inf])),
+        (np.array([2**24, 2**24 + 1]), np.array([2**24], np.float32)),
+        (np.array([2**60 + 1, -1]), np.array([2**60 + 1, 2**64 - 1], np.uint64)),
+        (np.array([0.1, 0.5]), np.array([0.1, 0.5], np.float32)),
+        (shuffled(np.array([f"client {i}" for i in range(300)], object)), np.array(["client 7", "client", "x", ""])),
+        (np.array(["b", "ä", "a", "\U0001f600"]), np.array(["ä", "\U0001f600", "z", "a"], object)),
+        (np.array([], object), np.array(["a", "b"])),
+        (np.array(["a"]), np.array([], object)),
+    ],
+    ids=range(11),
+)
+def test_clients_are_found_as_in_a_dictionary(known, asked):
+    place = {client: i for i, client in enumerate(known.tolist())}
+    expected = [place.get(client, -1) for client in asked.tolist()]
+    assigned = Assignment(known, np.ones(len(known), int), np.ones((len(known), 1)))
+    np.testing.assert_array_equal(assigned.places(asked), expected)
+    np.testing.assert_array_equal(assigned.places(asked[::-1]), expected[::-1])
+
+
+def test_known_clients_are_put_in_order_once(monkeypatch):
+    known = Assignment(np.array(["b", "a", "c"], object), np.ones(3, int), np.ones((3, 1)))
+    orders = []
+    monkeypatch.setattr(assignment, "in_form", lambda ids, form: orders.append(ids is known.ids) or in_form(ids, form))
+    for asked in ("a", "b", "x"):
+        known.places(np.array([asked]))
+    assert sum(orders) == 1
 
 
 def test_groups_of_another_shape_are_refused():

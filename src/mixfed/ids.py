@@ -105,22 +105,34 @@ def _native(ids: Array) -> Array:
 
 
 def comparable(first: Array, second: Array) -> tuple[Array, Array]:
-    """Give ids of two sources in a form in which the same ids are equal: files differ in what they call an id.
+    """Give ids of two sources in a form in which the same ids are equal: files differ in what they call an id."""
+    form = common_form(first, second)
+    return in_form(first, form), in_form(second, form)
 
-    Numbers are compared with numbers, times in the finer unit, and all else as text.
-    """
+
+def common_form(first: Array, second: Array) -> np.dtype[Any]:
+    """Say in which type ids of two sources are compared, so that none is changed: as numbers, times or else text."""
     kinds = first.dtype.kind + second.dtype.kind
-    if kinds in ("MM", "mm"):
-        unit = np.promote_types(first.dtype, second.dtype)
-        return first.astype(unit), second.astype(unit)
-    return (first, second) if set(kinds) <= set("iuf") else (_as_text(first), _as_text(second))
+    if kinds in ("MM", "mm", "ff"):
+        return np.promote_types(first.dtype, second.dtype)
+    return np.dtype(np.int64 if _are_whole(first) and _are_whole(second) else object)
+
+
+def in_form(ids: Array, form: np.dtype[Any]) -> Array:
+    """Give ids in such a form."""
+    return _as_text(ids) if form.kind == "O" else ids.astype(form, copy=False)
 
 
 def joined(first: Array, second: Array) -> Array:
-    """Put ids of two sources one behind another, without a change of any: a common type of numbers may round."""
-    first, second = comparable(first, second)
-    same = first.dtype == second.dtype
-    return np.concatenate([first, second] if same else [first.astype(object), second.astype(object)])
+    """Put ids of two sources one behind another, in a form in which none is changed."""
+    return np.concatenate(comparable(first, second))
+
+
+def _are_whole(ids: Array) -> bool:
+    """Whether ids are whole numbers of 64 bits."""
+    kind = ids.dtype.kind
+    fits = kind in "iuf" and (len(ids) == 0 or (ids.min() >= -(2**63) and ids.max() < 2**63))
+    return bool(fits and (kind != "f" or (ids == np.floor(ids)).all()))
 
 
 def _as_text(ids: Array) -> Array:

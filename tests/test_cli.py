@@ -171,6 +171,20 @@ def test_version_and_help_name_the_program():
     assert all(name in mixfed("--help").stdout for name in ("simulate", "fit", "assign", "predict", "theory", "demo"))
 
 
+def test_the_command_hides_no_package_from_its_process():
+    program = """
+import sys
+from mixfed.__main__ import main
+sys.argv = ["mixfed", "--version"]
+try:
+    main()
+except SystemExit:
+    import pandas
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def run_process(*arguments, **options):
     command = [sys.executable, "-m", "mixfed", *(str(argument) for argument in arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)

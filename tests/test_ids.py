@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from conftest import random_clients
-from mixfed import DataError, MixedRegressor, assignment
+from mixfed import DataError, MixedRegressor, assignment, simulate
 from mixfed.assignment import Assignment
-from mixfed.ids import comparable, find_clients, in_form, joined
+from mixfed.ids import find_clients, in_form, joined
 
 OWNERS = np.array([3, 1, 2, 3, 1, 9])
 DAYS = OWNERS.astype("datetime64[D]")
@@ -108,6 +108,9 @@ PAIRS = [
     (DAYS, DAYS.astype("datetime64[us]")),
     (OWNERS.astype("timedelta64[s]"), OWNERS.astype("timedelta64[s]").astype("timedelta64[ns]")),
     (np.array([str(uuid.UUID(int=int(one))) for one in OWNERS]),) * 2,
+    (OWNERS, OWNERS.astype(float).astype(str)),
+    (OWNERS.astype(str), OWNERS.astype(float).astype(str).astype(object)),
+    (OWNERS.astype(float), np.array([f"{one},00" for one in OWNERS])),
 ]
 
 
@@ -118,7 +121,6 @@ def test_the_same_clients_are_found_whatever_their_ids_became(fitted, asked, tur
         fitted, asked = asked, fitted
     fitted, asked = np.unique(fitted), np.unique(asked)
     known = Assignment(fitted, np.ones(4, int), np.tile([0.2, 0.8], (4, 1)))
-    assert (comparable(known.ids, asked)[0] == comparable(known.ids, asked)[1]).all()
     np.testing.assert_array_equal(known.places(asked), np.arange(4))
     newer = Assignment(asked[1:2], np.ones(1, int), np.array([[1.0, 0.0]]))
     both = known.updated(newer)
@@ -133,6 +135,25 @@ def test_a_new_client_with_a_name_leaves_the_others_known():
     for ids in (numbers.ids, numbers.ids.astype(object), ["1", "2.5", str(2**53)]):
         np.testing.assert_array_equal(both.places(np.asarray(ids)), [0, 1, 2])
     assert joined(np.array([2**60 + 1]), np.array([2**63], np.uint64)).tolist() == [str(2**60 + 1), str(2**63)]
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, str, "whole floats as text"])
+def test_a_regressor_knows_clients_by_numbers_in_any_form(kind):
+    made = simulate("mirror", n_clients=60, dim=2, seed=0)
+    clients, groups = made.clients, np.repeat(made.clients.ids, made.clients.rows)
+    fitted = MixedRegressor(2).fit(clients.phi, clients.y, groups=groups)
+    now = groups.astype(float).astype(str) if kind == "whole floats as text" else groups.astype(kind)
+    expected = fitted.predict(clients.phi, groups=groups)
+    assert np.abs(expected - fitted.predict(clients.phi)).max() > 0.1
+    np.testing.assert_array_equal(fitted.predict(clients.phi, groups=now), expected)
+    history = fitted.assign(clients.phi, clients.y, groups=now)
+    np.testing.assert_allclose(fitted.predict(clients.phi, groups=groups, history=history), expected)
+
+
+def test_ids_that_differ_by_a_fraction_of_zero_are_told_apart_where_both_are_there():
+    known = Assignment(np.array(["1", "1.0", "v2.0", "3.10"], object), np.ones(4, int), np.ones((4, 1)))
+    asked = np.array(["1.0", "1", "v2.0", "v2", "2", "3.1", "3.10"], object)
+    np.testing.assert_array_equal(known.places(asked), [1, 0, 2, -1, -1, -1, 3])
 
 
 def shuffled(ids):
@@ -168,9 +189,9 @@ def test_known_clients_are_put_in_order_once(monkeypatch):
     known = Assignment(np.array(["b", "a", "c"], object), np.ones(3, int), np.ones((3, 1)))
     orders = []
     monkeypatch.setattr(assignment, "in_form", lambda ids, form: orders.append(ids is known.ids) or in_form(ids, form))
-    for asked in ("a", "b", "x"):
+    for asked in ("a", "b", "x", "y"):
         known.places(np.array([asked]))
-    assert sum(orders) == 1
+    assert sum(orders) == 2  # as they are, and without fractions of zero
 
 
 def test_groups_of_another_shape_are_refused():

@@ -60,6 +60,14 @@ class Assignment:
         if len(self) == 0:
             return np.full(len(ids), -1)
         form = common_form(self.ids, ids)
+        place = self._search(ids, form)
+        lost = place < 0
+        if form == "text" and lost.any():
+            place[lost] = self._search(ids[lost], "bare text")
+        return place
+
+    def _search(self, ids: Array, form: str) -> Ints:
+        """Find ids (c,) in one form."""
         if form not in self._sorted:
             mine = in_form(self.ids, form)
             order = np.argsort(mine, kind="stable")
@@ -69,7 +77,7 @@ class Assignment:
         return np.where(mine[place] == wanted, order[place], -1)
 
     @cached_property
-    def _sorted(self) -> dict[Any, tuple[Array, Ints]]:
+    def _sorted(self) -> dict[str, tuple[Array, Ints]]:
         """Ids (c,) in the forms in which they were looked for, ascending, and their places (c,)."""
         return {}
 

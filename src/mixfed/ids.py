@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _COARSE = {"M": ("Y", "M", "W", "h", "m"), "m": ("W", "D", "h", "m")}
 """Units of times, and of spans of time, that Arrow does not know but in seconds."""
+_FLOAT = re.compile(r"\A(-?\d+)[.,]0+\Z", re.ASCII)
+"""How a whole number is written as one with a fraction."""
 _ARROWS = ("pandas", "polars")
 """Libraries whose columns tell Arrow more than NumPy: zones of times, and which values are missing."""
 
@@ -104,28 +107,28 @@ def _native(ids: Array) -> Array:
     return ids.astype(np.float64 if kind == np.longdouble else kind.newbyteorder("="), copy=False)
 
 
-def comparable(first: Array, second: Array) -> tuple[Array, Array]:
-    """Give ids of two sources in a form in which the same ids are equal: files differ in what they call an id."""
-    form = common_form(first, second)
-    return in_form(first, form), in_form(second, form)
-
-
-def common_form(first: Array, second: Array) -> np.dtype[Any]:
-    """Say in which type ids of two sources are compared, so that none is changed: as numbers, times or else text."""
+def common_form(first: Array, second: Array) -> str:
+    """Say in which form the same ids of two sources are equal and none is changed: a type of NumPy's, or text."""
     kinds = first.dtype.kind + second.dtype.kind
     if kinds in ("MM", "mm", "ff"):
-        return np.promote_types(first.dtype, second.dtype)
-    return np.dtype(np.int64 if _are_whole(first) and _are_whole(second) else object)
+        return np.promote_types(first.dtype, second.dtype).str
+    return "int64" if _are_whole(first) and _are_whole(second) else "text"
 
 
-def in_form(ids: Array, form: np.dtype[Any]) -> Array:
-    """Give ids in such a form."""
-    return _as_text(ids) if form.kind == "O" else ids.astype(form, copy=False)
+def in_form(ids: Array, form: str) -> Array:
+    """Give ids in such a form, or as bare text: without fractions of zero, which programs may have added."""
+    if not form.endswith("text"):
+        return ids.astype(form, copy=False)
+    # Whole numbers are the same, whether some program has made floats of them or not.
+    text = [str(int(one)) if isinstance(one, float) and one.is_integer() else str(one) for one in ids.tolist()]
+    bare = [_FLOAT.sub(r"\1", one) for one in text] if form == "bare text" else text
+    return np.array(bare, dtype=object)
 
 
 def joined(first: Array, second: Array) -> Array:
     """Put ids of two sources one behind another, in a form in which none is changed."""
-    return np.concatenate(comparable(first, second))
+    form = common_form(first, second)
+    return np.concatenate([in_form(first, form), in_form(second, form)])
 
 
 def _are_whole(ids: Array) -> bool:
@@ -133,9 +136,3 @@ def _are_whole(ids: Array) -> bool:
     kind = ids.dtype.kind
     fits = kind in "iuf" and (len(ids) == 0 or (ids.min() >= -(2**63) and ids.max() < 2**63))
     return bool(fits and (kind != "f" or (ids == np.floor(ids)).all()))
-
-
-def _as_text(ids: Array) -> Array:
-    """Write ids as text; whole numbers the same, whether some program has made floats of them or not."""
-    text = [str(int(one)) if isinstance(one, float) and one.is_integer() else str(one) for one in ids.tolist()]
-    return np.array(text, dtype=object)

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from numba import njit
 
 from mixfed.core import compile as compiled
 
 SOURCES = Path(compiled.__file__).parents[1]
+OUTSIDE = [SOURCES / "exchange" / "codec.py", SOURCES / "beside.py", SOURCES / "lanes.py"]
+"""Which no compiled function calls into."""
 LOSSES = """
 import numpy as np
 from mixfed.kernels.tiles import tile_losses
@@ -23,29 +26,34 @@ print(losses[0, 0], sum(tile_losses.stats.cache_hits.values()))
 
 
 def imported(path):
-    """Name the package's own modules that a module takes names from, as files."""
-    home = path.relative_to(SOURCES).parts[:-1]
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.level]
-    bases = [(node, [*home[: len(home) - node.level + 1], *(node.module or "").split(".")]) for node in nodes]
-    for node, base in bases:
-        for parts in (base, *([*base, alias.name] for alias in node.names)):
-            file = SOURCES.joinpath(*filter(None, parts)).with_suffix(".py")
-            if file.exists():
-                yield file
+    """Find the package's own files that a module takes more than classes from, however many folders up they are."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            home = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for name in (alias.name for alias in node.names):
+                file = next(filter(Path.is_file, (home / f"{name}.py", home.with_suffix(".py"), home / "__init__.py")))
+                if not re.search(rf"^class {name}\b", file.read_text(), re.M):  # which is not compiled
+                    yield file
 
 
 def test_all_that_is_compiled_into_others_is_looked_at():
-    """Whatever kernels take from a module with compiled functions is in a room that is looked at."""
-    kernels = {path for path in SOURCES.rglob("*.py") if re.search(r"^@(compiled|inlined)", path.read_text(), re.M)}
-    homes = [
-        other.relative_to(SOURCES).parts[0]
-        for path in kernels
-        if path.relative_to(SOURCES).parts[0] in compiled._ROOMS
-        for other in imported(path)
-        if other in kernels
-    ]
-    assert len(homes) >= 20
-    assert set(homes) <= {*compiled._ROOMS, "beside.py"}
+    """Whatever a module with compiled functions takes from another is among the sources that are looked at."""
+    kernels = {path for path in SOURCES.rglob("*.py") if re.search(r"^@(compiled|inlined)\b", path.read_text(), re.M)}
+    named = kernels | {Path(compiled.__file__)}
+    edges = {(path, used) for path in kernels for used in imported(path) if used in named}
+    assert len(edges) > 20
+    assert {used for _, used in edges} <= {*compiled.sources(SOURCES, compiled.PARTS), *OUTSIDE}
+
+
+def test_sources_are_all_files_below_what_is_named_in_order(tmp_path):
+    for name in ("a/z.py", "a/b/c.py", "a/b/no.txt", "b.py", "c.py", "empty/no.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = compiled.sources(tmp_path, ("b.py", "a", "a/b"))
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/b/c.py", "a/z.py", "b.py"]
+    for missing in ("d.py", "d", "empty"):
+        with pytest.raises(FileNotFoundError, match=f"{missing}: no Python files"):
+            compiled.sources(tmp_path, ("b.py", missing))
 
 
 def test_a_change_in_what_a_kernel_calls_is_a_change_of_the_kernel(tmp_path):

@@ -1,9 +1,9 @@
-"""How we use the machine: numba's compiler, threads over blocks of clients, BLAS kept to one thread."""
+"""Numba's compiler: what it makes is kept on disk, and used again only while it would be made the same way."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
 _MATH = {"reassoc", "contract", "arcp", "nsz"}
-_ROOMS = ("families", "kernels")
-"""Where functions are that are compiled into others."""
+PARTS = ("core/compile.py", "families", "kernels")
+"""Files and folders of the package that what is compiled in others depends on."""
 
 
 def compiled(function: F) -> F:
@@ -54,10 +54,19 @@ def _sources() -> str:
     Numba takes a function from disk if the file that it stands in is the same. What it calls may stand in another, and
     be another after an upgrade.
     """
-    package = Path(__file__).parents[1]
-    files = [Path(__file__), *(file for room in _ROOMS for file in sorted((package / room).rglob("*.py")))]
-    assert len(files) > len(_ROOMS), "no sources of compiled code are where they should be"
+    files = sources(Path(__file__).parents[1], PARTS)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def sources(home: Path, parts: Iterable[str]) -> list[Path]:
+    """Find the Python files that are, or are below, parts of a folder, in the order of their paths there."""
+    found: set[Path] = set()
+    for part in parts:
+        here = [home / part] if (home / part).is_file() else list((home / part).rglob("*.py"))
+        if not here:
+            raise FileNotFoundError(f"{home / part}: no Python files, so nobody knows what compiled code is made of")
+        found.update(here)
+    return sorted(found, key=lambda file: file.relative_to(home).parts)
 
 
 @contextmanager

@@ -247,12 +247,12 @@ def expect(
     """Find memberships under every candidate and sum what they weigh.
 
     phi (n, D or one less), y (n,), centre to whiten as in `StandardUnits`, target (2,) being its centre and scale,
-    theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed, or
-    -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t), scores
-    (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I, t + w + t, t) of
-    u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what `add_diagonal` adds; sides (I, 3,
-    t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and the missing information for each pair of
-    kinds, (i, k (k + 1) / 2, q, q).
+    theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
+    or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L,
+    t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
+    products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
+    `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
+    the missing information for each pair of kinds, (i, k (k + 1) / 2, q, q).
     """
     width, n_clients = theta.shape[1], len(offsets) - 1
     total, t = log_weight.size, width * (width + 1) // 2

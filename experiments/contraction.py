@@ -73,6 +73,7 @@ def main() -> None:
         reply = pool.ask(Refine(end.mixture, hard=True))
         theory = predict(
             sizes=census.sizes,
+            counts=census.counts,
             peak=peak,
             kind_rows=reply.mass,
             theta=made.theta,

@@ -344,15 +344,24 @@ def test_an_enrolment_that_cannot_be(small, change):
     assert list(pool.absent) == ["site-0"]
 
 
-@pytest.mark.parametrize("part", ["sizes", "low", "target"])
-def test_a_census_that_cannot_be(small, part):
+@pytest.mark.parametrize(
+    ("part", "lie"),
+    [
+        ("sizes", lambda old: old + 1000),
+        ("sizes", lambda old: old[::-1]),
+        ("sizes", lambda old: np.where(old == old[0], 2**62, old)),
+        ("sizes", lambda old: old[:-1]),
+        ("counts", lambda old: old - 2**40 * (np.arange(len(old)) == 0) + 2**40 * (np.arange(len(old)) == 1)),
+        ("counts", lambda old: old * 0),
+        ("low", lambda old: old + 1000.0),
+        ("target_low", lambda old: 1e9),
+    ],
+)
+def test_a_census_that_cannot_be(small, part, lie):
     def change(content):
         if not isinstance(content, CensusSum):
             return content
-        if part == "target":
-            return dataclasses.replace(content, target_low=content.target_high + 1.0)
-        values = getattr(content, part)
-        return dataclasses.replace(content, **{part: values + (values.dtype.type(1000))})
+        return dataclasses.replace(content, **{part: lie(getattr(content, part))})
 
     def disturb(name, number, content):
         return changed(change)(content) if name == "site-0" else [content]

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from mixfed import __version__, bottleneck_distance
+from mixfed import Model, __version__, bottleneck_distance, simulate
 from mixfed.cli import app
 
 FILES = ["clients.parquet", "model.json", "report.html", "run.json", "trace.parquet"]
@@ -125,6 +125,30 @@ def test_predict_uses_what_is_known_of_each_client(table, fitted, tmp_path):
     assert error["known"] < error["helped"] < 0.5 * error["new"]  # all its rows, some, none
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("fitted_as", [int, float, str])
+@pytest.mark.parametrize("asked_as", [int, float, str])
+def test_predict_knows_clients_whose_numbers_became_floats_or_text(tmp_path, suffix, fitted_as, asked_as):
+    made = simulate("mirror", n_clients=60, dim=2, seed=0)
+    frame = pd.DataFrame(made.columns())
+
+    def written(name, kind):
+        path = (tmp_path / name).with_suffix(suffix)
+        changed = frame.assign(client=frame.client.astype(kind))
+        changed.to_csv(path, index=False) if suffix == ".csv" else changed.to_parquet(path, index=False)
+        return path
+
+    fit, asked = written("fit", fitted_as), written("asked", asked_as)
+    columns = ("--client", "client", "--target", "y", "--clusters", 2, "--out", tmp_path / "out", "--quiet")
+    assert mixfed("fit", fit, *columns).exit_code == 0
+    done = mixfed("predict", tmp_path / "out", asked, "--out", tmp_path / "p.csv")
+    assert "the kinds of 60 of 60 clients are known" in done.stdout
+    known = mixfed("predict", tmp_path / "out", asked, "--history", fit, "--out", tmp_path / "h.csv")
+    assert "the kinds of 60 of 60 clients are known" in known.stdout
+    expected = Model.load(tmp_path / "out").predict(frame.drop(columns="client"))
+    assert np.abs(pd.read_csv(tmp_path / "p.csv").prediction - expected).max() > 0.1  # not as of strangers
+
+
 def test_theory_prints_the_papers_quantities(fitted):
     out, _ = fitted
     found = json.loads(mixfed("theory", out, "--json").stdout)
@@ -169,6 +193,20 @@ def test_a_text_summary_shows_the_kinds(table, tmp_path):
 def test_version_and_help_name_the_program():
     assert mixfed("--version").stdout.strip() == f"mixfed {__version__}"
     assert all(name in mixfed("--help").stdout for name in ("simulate", "fit", "assign", "predict", "theory", "demo"))
+
+
+def test_the_command_hides_no_package_from_its_process():
+    program = """
+import sys
+from mixfed.__main__ import main
+sys.argv = ["mixfed", "--version"]
+try:
+    main()
+except SystemExit:
+    import pandas
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def run_process(*arguments, **options):

@@ -184,6 +184,7 @@ def test_clients_are_asked_by_their_places(client, made, who):
     pool, places = DaskPool(client, made.clients, 4), np.array(who, dtype=np.int64)
     found, expected = (each.ask(Census(), places) for each in (pool, LocalPool(made.clients)))
     np.testing.assert_array_equal(found.sizes, expected.sizes)
+    np.testing.assert_array_equal(found.counts, expected.counts)
     np.testing.assert_allclose(found.total, expected.total, rtol=1e-12)
 
 

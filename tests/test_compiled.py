@@ -2,14 +2,16 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from numba import njit
 
-from mixfed import compiled
+from mixfed import compiled, lanes
 
 SOURCES = Path(compiled.__file__).parent
 LOSSES = """
@@ -22,17 +24,33 @@ print(losses[0, 0], sum(tile_losses.stats.cache_hits.values()))
 
 
 def imported(path):
-    """Name the package's own modules that a module takes names from."""
-    tree = ast.parse(path.read_text())
-    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
+    """Find the package's own files that a module takes more than classes from, however many folders up they are."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            home = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for name in (alias.name for alias in node.names):
+                file = next(filter(Path.is_file, (home / f"{name}.py", home.with_suffix(".py"), home / "__init__.py")))
+                if not re.search(rf"^class {name}\b", file.read_text(), re.M):  # which is not compiled
+                    yield file
 
 
 def test_all_that_is_compiled_into_others_is_looked_at():
-    kernels = {
-        path for path in SOURCES.glob("*.py") if "\n@compiled" in path.read_text() or "\n@inlined" in path.read_text()
-    }
-    named = {path.stem for path in kernels} | {"compiled", "lanes"}
-    assert {name for path in kernels for name in imported(path)} & named == set(compiled._PARTS)
+    kernels = {path for path in SOURCES.rglob("*.py") if re.search(r"^@(compiled|inlined)\b", path.read_text(), re.M)}
+    named = kernels | {Path(compiled.__file__), Path(lanes.__file__)}
+    edges = {(path, used) for path in kernels for used in imported(path) if used in named}
+    assert len(edges) > 20
+    assert sorted({used for _, used in edges}) == sorted(compiled.sources(compiled._HOME, compiled._PARTS))
+
+
+def test_sources_are_all_files_below_what_is_named_in_order(tmp_path):
+    for name in ("a/z.py", "a/b/c.py", "a/b/no.txt", "b.py", "c.py", "empty/no.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = compiled.sources(tmp_path, ("b.py", "a", "a/b"))
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/b/c.py", "a/z.py", "b.py"]
+    for missing in ("d.py", "d", "empty"):
+        with pytest.raises(FileNotFoundError, match=f"{missing}: no Python files"):
+            compiled.sources(tmp_path, ("b.py", missing))
 
 
 def test_a_change_in_what_a_kernel_calls_is_a_change_of_the_kernel(tmp_path):

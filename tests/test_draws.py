@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -20,6 +22,45 @@ def test_text_ids_of_any_length_have_keys_of_their_own():
     ids = np.array(["a", "aa", "aaa", "b", "ab", "ba", "", "a" * 40, "ä"], dtype=object)
     assert len(np.unique(draws.client_keys(ids))) == len(ids)
     np.testing.assert_array_equal(draws.client_keys(ids[:1]), draws.client_keys(ids)[:1])
+
+
+def key_of(text):
+    """The key of one id, letter by letter, in Python's own numbers."""
+    mask, golden = 2**64 - 1, 0x9E3779B97F4A7C15
+    key = golden
+    for code in filter(None, map(ord, text)):
+        key = ((key ^ code) + golden) & mask
+        key = ((key ^ (key >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        key = ((key ^ (key >> 27)) * 0x94D049BB133111EB) & mask
+        key ^= key >> 31
+    return key
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array(["", "a", "ab", "ba", "käse", "\U0001f600", "nul\0 inside", "at the end\0", "\ud800"], dtype=object),
+        np.array(["a", "ccc", "bb", ""]),
+        np.array([1.5, 2e16, np.nan, 0.1], dtype=np.float32),
+        np.array(["2024-02-29", "1969-12-31"], dtype="M8[ms]"),
+        np.array([], dtype=object),
+    ],
+)
+def test_keys_equal_a_plain_loop_over_letters(ids):
+    expected = [key_of(text) for text in ids.astype(np.str_).tolist()]
+    np.testing.assert_array_equal(draws.client_keys(ids), np.array(expected, dtype=np.uint64))
+
+
+def test_one_very_long_id_among_many_short_ones_takes_no_more_room_than_its_letters(monkeypatch):
+    ids = np.array([*(f"client {i}" for i in range(2000)), "x" * 10_000, *(f"{i}" for i in range(2000))], dtype=object)
+    expected = np.array(list(map(key_of, ids)), dtype=np.uint64)
+    tracemalloc.start()
+    keys = draws.client_keys(ids)
+    assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    tracemalloc.stop()
+    np.testing.assert_array_equal(keys, expected)
+    monkeypatch.setattr(draws, "_AT_ONCE", 700)
+    np.testing.assert_array_equal(draws.client_keys(ids), expected)
 
 
 def test_keys_of_neighbouring_ids_look_unrelated():

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ from mixfed.tables import read_table
 ROOT = Path(__file__).parent.parent
 FEDERATION = {"init", "up", "down", "submit", "status", "resume", "local"}
 """Their examples run in tests/test_flare.py, with a federation that is up."""
+
+
+def test_every_extra_has_code_behind_it():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for needed in (needed for name, some in extras.items() if name not in ("dev", "docs") for needed in some):
+        package = re.match(r"\w+", needed)[0]  # mlflow-skinny is mlflow
+        assert re.search(rf"^ *(from|import) {package}\b", code, re.MULTILINE), needed
 
 
 def leaves(command, name=()):

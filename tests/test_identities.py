@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -148,6 +151,19 @@ def test_the_reply_of_a_site_is_the_sum_of_its_clients_replies(seed, sizes, dim,
             total = total + reply
         for name, value in vars(site).items():
             np.testing.assert_allclose(vars(total)[name], value, **EXACT, err_msg=name)
+
+
+@given(seeds, sizes)
+def test_the_census_counts_clients_by_their_rows(seed, sizes):
+    clients = random_clients(seed, sizes, 2)
+    census = LocalPool(clients).ask(Census())
+    pairs = zip(census.sizes.tolist(), census.counts.tolist(), strict=True)
+    assert list(pairs) == sorted(Counter(sizes).items())
+    assert (census.n_clients, census.n_rows) == (len(sizes), sum(sizes))
+    huge = dataclasses.replace(census, sizes=np.array([10**12]), counts=np.array([3]))
+    both = huge + census
+    assert both.sizes.tolist() == [*census.sizes, 10**12]
+    assert (both.n_clients, both.n_rows) == (len(sizes) + 3, sum(sizes) + 3 * 10**12)
 
 
 @given(seeds, sizes, st.integers(1, 4), st.integers(2, 4), updates, st.booleans())

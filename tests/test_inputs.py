@@ -276,6 +276,26 @@ def test_latin_1_far_down_is_read_too(tmp_path):
     assert clients.ids.tolist()[-1] == "kö"
 
 
+@pytest.mark.parametrize("odd", ["town", "client"])
+@pytest.mark.parametrize("before", [3000, 200_000])  # rows: more than is looked at first, more than a batch
+def test_latin_1_far_down_is_told_and_its_text_is_text(tmp_path, before, odd):
+    lines = [f"k{i % 90},Gent,{i},{i}.5" for i in range(before)]
+    lines.append("k1,Köln,1,2" if odd == "town" else "kö,Gent,1,2")
+    path, text = tmp_path / "t.csv", "\n".join(["client,town,x,y", *lines])
+    told = "t.csv: not UTF-8, read as LATIN-1: save it as UTF-8 if letters look wrong"
+    left_out = "left out: 'town' (Gent): not numbers"
+    for read in (Clients.from_file, lambda path, *columns: pack(path, tmp_path / "packed", *columns)):
+        path.unlink(missing_ok=True)
+        path.write_bytes(text.encode("latin-1"))
+        held = read(path, "client", "y")
+        if odd == "client" or read is Clients.from_file or before == 3000:  # else nobody has read that letter
+            assert notes(path, "client", "y", held) == (told, left_out)
+        assert ("kö" in held.ids) == (odd == "client")
+        assert [column.example for column in guess(path).columns] == ["k0", "Gent", "0", "0.5"]
+        path.write_bytes(text.encode("utf-8"))
+        assert notes(path, "client", "y", read(path, "client", "y")) == (left_out,)
+
+
 def test_an_empty_column_of_any_file_is_left_out(tmp_path):
     frame = pd.DataFrame({"c": np.arange(90) % 9, "y": np.arange(90.0), "x": np.arange(90.0), "void": np.nan})
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=20)

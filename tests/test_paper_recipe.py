@@ -29,6 +29,7 @@ from mixfed.exchange import FedProx, Mixture, Refine
 from mixfed.journal import JournalPool, fingerprint
 from mixfed.messages import KINDS
 from mixfed.model import Model
+from mixfed.results import FILES, about_run, write_results
 from mixfed.theory import least_gap
 
 SMALL = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 120}
@@ -185,6 +186,16 @@ def test_a_start_may_leave_out_the_intercept():
         np.testing.assert_allclose(model.intercept, 3.0, atol=0.05)
     with pytest.raises(SettingsError, match="start has 3 numbers, the model has 4 or 5 features"):
         fit_paper(pool, clients.features, 2, settings_for(made, start=(1.0,) * 3))
+
+
+def test_results_with_an_empty_kind_are_written_whole(tmp_path):
+    rows = {"least_rows": 5, "most_rows": 10, "n_anchors": 6, "anchor_rows": 60}
+    made = simulate(n_clients=40, dim=2, n_clusters=1, noise=0.1, seed=0, **rows)
+    settings = PaperSettings(separation=1.0, n_anchors=4, n_recruits=10, pairs=2, rounds=2, refine_rounds=5)
+    found = fit_paper(LocalPool(made.clients), made.clients.features, 2, settings)
+    assert found.model.details["kind_rows"] == [made.clients.n_rows, 0]
+    write_results(tmp_path, found, found.model.assign(made.clients), about_run("table", ["fit"], "run"))
+    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
 
 
 def test_constant_columns_are_refused_by_name(small):

@@ -11,15 +11,18 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from mixfed import LocalPool, Model, fit_auto, simulate
+from mixfed import LocalPool, Model, draws, fit_auto, simulate
 from mixfed.assignment import Assignment
 from mixfed.cli import app
 from mixfed.data import Clients
-from mixfed.exchange import Traffic
+from mixfed.exchange import Mixture, Traffic
+from mixfed.packing import pack
 from mixfed.portrait import residuals, telling_order, traits
 from mixfed.report import report_html
 from mixfed.report.digest import digest
 from mixfed.run import Fit
+from mixfed.store import Store
+from mixfed.tables import write_parquet
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = "</script><script>document.title='owned'</script>"
@@ -125,13 +128,28 @@ def test_residuals_are_counted_in_units_of_the_noise():
     np.testing.assert_allclose(found["counts"], counts, atol=0.06)
 
 
-def test_residuals_of_many_clients_are_those_of_a_sample():
-    clients = simulate(n_clients=60_000, dim=2, n_clusters=2, seed=0).clients
-    model = fit_auto(LocalPool(clients), clients.features, 2).model
-    found = residuals(model, clients, model.assign(clients))
-    assert 18_000 < found["clients"] < 22_000
+@pytest.mark.parametrize(("n_clients", "rows"), [(5, 100_000), (150_000, 2)])
+def test_residuals_of_many_rows_are_those_of_a_sample(tmp_path, n_clients, rows):
+    made = simulate(n_clients=n_clients, dim=2, n_clusters=2, n_anchors=n_clients, anchor_rows=rows, seed=0)
+    clients, kinds = made.clients, np.eye(2)[made.labels]
+    model = Model.from_mixture(
+        Mixture(made.theta, np.full(2, 0.5), np.full(2, 0.3)), clients.features, loss="squared", recipe="auto", seed=3
+    )
+    found = residuals(model, clients, Assignment(clients.ids, clients.rows, kinds))
+    share = 200_000 / clients.n_rows
+    starts = draws.uniform(3, "residuals", 0, clients.keys)[:, 0]
+    upto = np.floor(share * np.arange(rows + 1) + starts[:, None])  # a row is taken when this rises
+    taken = (np.diff(upto) > 0).ravel()
+    rest = (clients.y - np.einsum("nd,nd->n", clients.phi, made.theta[np.repeat(made.labels, rows)]))[taken] / 0.3
+    kind = np.repeat(made.labels, rows)[taken]
+    counts = [np.histogram(np.clip(rest[kind == j], -4.99, 4.99), found["edges"])[0] for j in range(2)]
+    np.testing.assert_allclose(found["counts"], counts, atol=0.06)
+    assert found["rows"] == taken.sum() == pytest.approx(200_000, rel=0.01)
     inside = np.array(found["counts"])[:, 16:24].sum(axis=1) / np.array(found["counts"]).sum(axis=1)
     np.testing.assert_allclose(inside, 0.6827, atol=0.02)  # of a normal distribution, within one standard deviation
+    write_parquet(tmp_path / "t.parquet", made.columns())
+    packed = Store.open(pack(tmp_path / "t.parquet", tmp_path / "packed", "client", "y").path, intercept=False)
+    assert residuals(model, packed, Assignment(clients.ids, clients.rows, kinds)) == found
 
 
 def test_columns_in_large_units_do_not_look_important():

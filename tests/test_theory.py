@@ -16,7 +16,8 @@ from mixfed.pool import LocalPool
 
 def example(**changes):
     arguments = {
-        "sizes": np.array([0, 2, 0, 4, 1]),
+        "sizes": np.array([1, 3, 4]),
+        "counts": np.array([2, 4, 1]),
         "peak": 5.0,
         "kind_rows": np.array([12.0, 6.0]),
         "theta": np.array([[1.0, 0.0], [0.0, 1.0]]),
@@ -54,13 +55,26 @@ def test_constants_enter_where_the_paper_has_them():
     assert 1 - wide.contraction == pytest.approx(0.5 * (1 - example().contraction))
 
 
+def test_clients_of_any_size_take_no_room():
+    one = example(sizes=np.array([10**12]), counts=np.array([4]))
+    assert (one.p_e, one.chi2) == (0, pytest.approx(0))
+    assert one.p_e_rows == 10**12
+
+
 def test_equal_clients_have_no_skew_and_one_kind_no_errors():
-    assert example(sizes=np.array([0, 0, 9])).chi2 == pytest.approx(0, abs=1e-12)
+    assert example(sizes=np.array([2]), counts=np.array([9])).chi2 == pytest.approx(0, abs=1e-12)
     single = example(theta=np.ones((1, 2)), kind_rows=np.array([18.0]))
     assert single.nu == 0
     assert single.rounds is None
     assert single.as_dict()["separation"] is None
     assert single.rho == 1
+
+
+def test_nothing_pulls_an_empty_kind():
+    settled = {"sizes": np.array([40]), "counts": np.array([99]), "constants": theory.Constants(deviation=0.1)}
+    full, empty = (example(kind_rows=np.array(rows), **settled) for rows in ([12.0, 6.0], [18.0, 0.0]))
+    assert full.rounds > 0
+    assert (empty.rho, empty.contraction, empty.rounds) == (0, 1, None)
 
 
 @pytest.mark.parametrize("gamma", [1e-14, 1e-9, 0.3, 0.999])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array, Floats, Ints
-from .ids import comparable, joined
+from .ids import common_form, in_form, joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +57,29 @@ class Assignment:
 
     def places(self, ids: Array) -> Ints:
         """Find clients (c,) in the assignment. -> (c,): their places, -1 for those that are not in it."""
-        mine, wanted = comparable(self.ids, ids)
-        place = {client: i for i, client in enumerate(mine.tolist())}
-        return np.array([place.get(client, -1) for client in wanted.tolist()], dtype=np.int64)
+        if len(self) == 0:
+            return np.full(len(ids), -1)
+        form = common_form(self.ids, ids)
+        place = self._search(ids, form)
+        lost = place < 0
+        if form == "text" and lost.any():
+            place[lost] = self._search(ids[lost], "bare text")
+        return place
+
+    def _search(self, ids: Array, form: str) -> Ints:
+        """Find ids (c,) in one form."""
+        if form not in self._sorted:
+            mine = in_form(self.ids, form)
+            order = np.argsort(mine, kind="stable")
+            self._sorted[form] = mine[order], order
+        (mine, order), wanted = self._sorted[form], in_form(ids, form)
+        place = np.searchsorted(mine, wanted, side="right") - 1
+        return np.where(mine[place] == wanted, order[place], -1)
+
+    @cached_property
+    def _sorted(self) -> dict[str, tuple[Array, Ints]]:
+        """Ids (c,) in the forms in which they were looked for, ascending, and their places (c,)."""
+        return {}
 
     def updated(self, newer: Assignment) -> Assignment:
         """Take over what a newer assignment says of its clients, and keep the rest."""

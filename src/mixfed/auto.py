@@ -171,7 +171,7 @@ def _model(
             "target_spread": ground.target_spread,
             "pooled_noise": frame.scale,
             "kind_rows": reply.rows[0][order].tolist(),
-            "sizes": [[int(n), int(ground.census.sizes[n])] for n in np.flatnonzero(ground.census.sizes)],
+            "sizes": np.column_stack([ground.census.sizes, ground.census.counts]).tolist(),
             "choice": choice,
         },
     )

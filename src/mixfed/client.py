@@ -58,9 +58,10 @@ def answer(query: Any, clients: Held) -> Any:
 @answer.register
 def _census(query: Census, clients: Held) -> CensusSum:
     def one(block: Clients) -> CensusSum:
-        sizes = np.bincount(block.rows).astype(np.int64)
+        counts = np.bincount(block.rows).astype(np.int64)
+        sizes = np.flatnonzero(counts)
         looked = moments.census(block.phi, block.y, block.dim)
-        return CensusSum(sizes, *looked, single=block.phi.dtype == np.float32)
+        return CensusSum(sizes, counts[sizes], *looked, single=block.phi.dtype == np.float32)
 
     return summed(one, clients)
 

@@ -143,7 +143,7 @@ def survey(
     squares = pool.ask(gram_query(columns))
     frame, tied = make_frame(columns, squares, census.n_rows)
     yield
-    paired = census.sizes[2:].sum()
+    paired = census.counts[census.sizes > 1].sum()
     crowd = Crowd(census.n_clients, census.n_rows, frame.dim, seed)
     lone = bool(paired < 10 * frame.dim)
     pairs = pool.ask(PairMoments(frame, lone), crowd.draw(BASIS_ROWS * frame.dim))

@@ -89,7 +89,7 @@ def describe(path: Path) -> tuple[tuple[Column, ...], bool]:
     try:
         return _describe(open_source(path))
     except NotUtf8Error:
-        return _describe(open_source(path, encoding="latin-1"))
+        return _describe(open_source(path))
 
 
 def guess(path: Path, client: str | None = None, target: str | None = None) -> Guess:

@@ -22,20 +22,21 @@ T = TypeVar("T")
 
 # Sums may be reordered within a row so that they use the whole width of the processor; NaN and infinity stay.
 _MATH = {"reassoc", "contract", "arcp", "nsz"}
+_HOME = Path(__file__).parent
 _PARTS = (
-    "bends",
-    "beside",
-    "compiled",
-    "fewrows",
-    "kernels",
-    "lanes",
-    "local",
-    "losses",
-    "moments",
-    "posterior",
-    "products",
+    "bends.py",
+    "beside.py",
+    "compiled.py",
+    "fewrows.py",
+    "kernels.py",
+    "lanes.py",
+    "local.py",
+    "losses.py",
+    "moments.py",
+    "posterior.py",
+    "products.py",
 )
-"""Modules that what is compiled in others depends on."""
+"""Files, and folders of them, that what is compiled in others depends on."""
 
 
 def compiled(function: F) -> F:
@@ -71,8 +72,18 @@ def _sources() -> str:
     Numba takes a function from disk if the file that it stands in is the same. What it calls may stand in another, and
     be another after an upgrade.
     """
-    files = (Path(__file__).with_name(f"{part}.py") for part in _PARTS)
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()[:16]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sources(_HOME, _PARTS))).hexdigest()[:16]
+
+
+def sources(home: Path, parts: Iterable[str]) -> list[Path]:
+    """Find the Python files that are, or are below, parts of a folder, in the order of their paths there."""
+    found: set[Path] = set()
+    for part in parts:
+        here = [home / part] if (home / part).is_file() else list((home / part).rglob("*.py"))
+        if not here:
+            raise FileNotFoundError(f"{home / part}: no Python files, so nobody knows what compiled code is made of")
+        found.update(here)
+    return sorted(found, key=lambda file: file.relative_to(home).parts)
 
 
 @contextmanager

@@ -3,8 +3,10 @@
     maximise  g^T s - 1/2 s^T H s   subject to   Psi_j + s_j >= 0 for every kind j
 
 A covariance may well end on the edge, with no deviation in some direction at all. So the quadratic problem is solved as
-it stands, by the method of barriers: with + mu log det (Psi_j + s_j), whose maximum misses the true one by mu for each
-dimension, in units of log likelihood, and an ever smaller mu. Like Newton's own step it does not depend on units.
+it stands. Beside the covariances X_j there are their prices, matrices Z_j > 0. At the maximum with + mu log det X_j
+added, Z_j X_j is mu; both are led along such maxima as mu falls, by Newton's steps in units in which X_j and Z_j are
+the same (Nesterov and Todd's), so that directions about to vanish can turn, too. Once the slope is that of - tr X_j
+Z_j, the sum of tr X_j Z_j bounds what is still to be gained. Like Newton's own step it does not depend on units.
 """
 
 from __future__ import annotations
@@ -20,14 +22,11 @@ from .arrays import Floats
 from .symmetric import doubled, packed, packed_axes, triangle, unpacked
 
 _SHARPER = 0.1
-"""How much mu falls at a time."""
-_MOST_STEPS = 8
-"""Newton steps for one mu, at most."""
-_FIRST_GAP, _LEAST_GAP, _GAP = 0.05, 1e-9, 0.1
-"""The first mu may miss the true answer by so much of what the step promises without a cone; the last by so much of log
-likelihood, or by so much of what the step gains."""
-_CENTRED = 0.25
-"""A maximum for one mu is met with the step that promises less than this share of what mu misses by."""
+"""How much a step lets mu fall, if it can be taken whole."""
+_MOST_STEPS = 100
+"""As a rule there are three."""
+_LEAST_GAP, _GAP = 1e-9, 0.1
+"""The step may miss so much of log likelihood, or so much of what it gains."""
 _INSIDE = 0.95
 """Share of the way to the edge that is gone at most."""
 
@@ -48,26 +47,21 @@ class Cone:
         """Do the reverse."""
         return packed(matrices).ravel() if self.full else matrices.ravel()
 
-    def barrier(self, numbers: Floats) -> tuple[Floats, Floats]:
-        """Give the slope (p,) of sum_j log det, and its curvature with the sign changed: blocks, one per covariance."""
-        inverse = np.linalg.inv(self.matrices(numbers)).astype(np.float64)
+    def priced(self, prices: Floats) -> Floats:
+        """Turn matrices Z (k, d, d) into the numbers (p,) by which z^T x is the sum of tr Z_j X_j."""
+        return self.numbers(prices) * (np.tile(doubled(self.dim), self.k) if self.full else 1.0)
+
+    def curvature(self, matrices: Floats) -> Floats:
+        """Say what tr X_j M_j X_j M_j is of the numbers of X_j: a block for each of the matrices M (k, d, d)."""
         if not self.full:
-            return inverse.ravel(), inverse**2
+            return matrices**2
         rows, columns = triangle(self.dim)
         times, blocks = doubled(self.dim), []
-        for own in inverse:
+        for own in matrices:
             # tr(E_p M E_q M): M has rows of rows, rows of columns and so on.
             upper, lower = own[rows], own[columns]
             blocks.append(upper[:, rows] * lower[:, columns] + upper[:, columns] * lower[:, rows])
-        return (times * packed(inverse)).ravel(), 0.5 * times[:, None] * times * np.stack(blocks)
-
-    def reach(self, numbers: Floats, step: Floats) -> float:
-        """Say how often a step can be taken before it leaves the cone."""
-        root = np.linalg.cholesky(self.matrices(numbers))
-        half = np.linalg.solve(root, self.matrices(step))
-        both = np.linalg.solve(root, half.swapaxes(1, 2))
-        least = float(np.linalg.eigvalsh(both).min())
-        return np.inf if least >= 0 else -1.0 / least
+        return np.asarray(0.5 * times[:, None] * times * np.stack(blocks))
 
     def inside(self, numbers: Floats) -> bool:
         """Say whether covariances are positive in all directions."""
@@ -117,33 +111,43 @@ def climb(
     alone = cho_solve(factor, slope[free])
     reduced = curvature[kept, kept] - curvature[kept, free] @ across
     pull = slope[kept] - curvature[kept, free] @ alone
-    gap = max(_FIRST_GAP * promise, _LEAST_GAP)
-    mu = gap / (cone.k * cone.dim)
-    start = cone.lifted(numbers + step[kept], reduced, mu, floor)
+    least = max(promise, _LEAST_GAP) / (cone.k * cone.dim)
+    start = cone.lifted(numbers + step[kept], reduced, least, floor)
+    missed = start - numbers - step[kept]
+    mu = max(least, 0.5 * missed @ reduced @ missed / (cone.k * cone.dim))
     target = pull + reduced @ numbers
-    for found in _path(reduced, target, start, cone, mu):
+    for found, gap in _path(reduced, target, start, cone, mu):
         moved = found - numbers
         step = np.concatenate([alone - across @ moved, moved])
         gain = float(slope @ step - 0.5 * step @ curvature @ step)
         if gap <= max(_LEAST_GAP, _GAP * gain):
             break
-        gap *= _SHARPER
     return step, gain
 
 
-def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, mu: float) -> Iterator[Floats]:
-    """Follow the maxima of target^T s - 1/2 s^T reduced s + mu log det s as mu falls."""
-    while True:
-        for _ in range(_MOST_STEPS):
-            lean, bend = cone.barrier(here)
-            gradient = target - reduced @ here + mu * lean
-            whole, size = reduced.copy(), bend.shape[1]
-            for j, block in enumerate(bend):
-                own = slice(j * size, (j + 1) * size)
-                whole[own, own] += mu * block
-            step = unbound(whole, gradient)
-            here = here + min(1.0, _INSIDE * cone.reach(here, step)) * step
-            if 0.5 * gradient @ step < _CENTRED * mu * cone.k * cone.dim:
-                break
-        yield here
-        mu *= _SHARPER
+def _path(reduced: Floats, target: Floats, here: Floats, cone: Cone, mu: float) -> Iterator[tuple[Floats, float]]:
+    """Follow the maxima of target^T x - 1/2 x^T reduced x + mu log det x as mu falls. Gives x and what it misses."""
+    prices, exact = mu * np.linalg.inv(cone.matrices(here)), False
+    for _ in range(_MOST_STEPS):
+        root, price_root = np.linalg.cholesky(cone.matrices(here)), np.linalg.cholesky(prices)
+        into, price_into = np.linalg.inv(root), np.linalg.inv(price_root)
+        _, size, axes = np.linalg.svd(price_root.swapaxes(1, 2) @ root)
+        half = (axes @ into).swapaxes(1, 2)
+        scale = (half * size[:, None, :]) @ half.swapaxes(1, 2)
+        pull = _SHARPER * (size**2).mean() * into.swapaxes(1, 2) @ into
+        whole = reduced.copy()
+        for j, block in enumerate(cone.curvature(scale)):
+            own = slice(j * len(block), (j + 1) * len(block))
+            whole[own, own] += block
+        step = unbound(whole, target - reduced @ here + cone.priced(pull))
+        moved = cone.matrices(step)
+        change = pull - prices - scale @ moved @ scale
+        share = min(1.0, _INSIDE * min(_reach(into, moved), _reach(price_into, change)))
+        here, prices, exact = here + share * step, prices + share * change, exact or share == 1.0
+        yield here, float((cone.matrices(here) * prices).sum()) if exact else np.inf
+
+
+def _reach(into: Floats, step: Floats) -> float:
+    """Say how often matrices (k, d, d) whose roots are undone by ``into`` can take a step before one has no root."""
+    least = float(np.linalg.eigvalsh(into @ step @ into.swapaxes(1, 2)).min())
+    return np.inf if least >= 0 else -1.0 / least

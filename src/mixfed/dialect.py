@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from .errors import DataError
+from .errors import DataError, NotUtf8Error
 
 TEXTS = (".csv", ".tsv", ".txt")
 PACKERS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -38,6 +38,8 @@ _MAGIC = {
     b"PAR1": "a parquet file: let its name end in .parquet",
 }
 """What files of other kinds begin with."""
+_NOT_UTF8: set[tuple[int, ...]] = set()
+"""Files, as they are now, that seemed to be UTF-8 from their first few kB and are not."""
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
 _POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
@@ -96,7 +98,7 @@ def sniff(path: Path) -> Dialect:
     """Tell how a table is written from its first lines."""
     with open_text(path) as file:
         head: bytes = file.read(_HEAD)
-    encoding = _encoding(head, path.name)
+    encoding = "latin-1" if _state(path) in _NOT_UTF8 else _encoding(head, path.name)
     text = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)().decode(head)
     if len(head) == _HEAD:
         text = text[: text.rfind("\n") + 1] or text  # the last line is cut off
@@ -104,6 +106,23 @@ def sniff(path: Path) -> Dialect:
     decimal = "," if separator != "," and _has_decimal_commas(rows[1:]) else "."
     broken = any("\n" in field for row in rows for field in row)
     return Dialect(separator, decimal, encoding, broken)
+
+
+def not_utf8(path: Path) -> NotUtf8Error:
+    """Say that a text is not UTF-8: for `sniff` it is Latin-1 from now on."""
+    _NOT_UTF8.add(_state(path))
+    return NotUtf8Error(f"{path.name}: the text is not UTF-8: save the table as UTF-8")
+
+
+def check_text(schema: pa.Schema, path: Path) -> None:
+    """Refuse columns that Arrow takes for bytes since they are not UTF-8."""
+    if any(map(pa.types.is_binary, schema.types)):
+        raise not_utf8(path)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    about = path.stat()
+    return about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size
 
 
 def header(path: Path, dialect: Dialect) -> list[str]:

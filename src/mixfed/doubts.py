@@ -84,10 +84,9 @@ def _reach(mean: Array, low: Array, high: Array) -> Array:
 
 
 def _clients(ground: Ground) -> list[str]:
-    sizes = ground.census.sizes
-    if sizes.sum() == 1:
+    if ground.census.n_clients == 1:
         return ["all rows belong to one client, so there is one kind: is the column of clients the right one?"]
-    if sizes[2:].sum() == 0:
+    if ground.census.sizes[-1] < 2:
         return ["every client has one row: kinds can only be told apart if features are normal and rows are many"]
     return []
 

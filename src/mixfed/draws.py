@@ -14,6 +14,8 @@ import numpy as np
 from .arrays import Array, Floats, Keys
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_AT_ONCE = 1 << 16
+"""Ids whose letters are held at once."""
 
 
 def client_keys(ids: Array) -> Keys:
@@ -21,13 +23,23 @@ def client_keys(ids: Array) -> Keys:
     ids = np.asarray(ids)
     if ids.dtype.kind in "iub":
         return _mix(ids.astype(np.int64).view(np.uint64))
-    letters = np.ascontiguousarray(ids.astype(np.str_))
-    codes = letters.view(np.uint32).reshape(len(letters), -1).astype(np.uint64)
-    keys = np.full(len(letters), _GOLDEN)
-    for column in codes.T:
-        # The padding of shorter ids must not count, or a key would depend on the longest id around.
-        keys = np.where(column == 0, keys, _mix(keys ^ column))
-    return keys
+    parts = (ids[first : first + _AT_ONCE] for first in range(0, len(ids), _AT_ONCE))
+    return np.concatenate([np.empty(0, np.uint64), *map(_text_keys, parts)])
+
+
+def _text_keys(ids: Array) -> Keys:
+    """Mix the letters of each id into its key, one after another. ids (c,) -> (c,)."""
+    # NumPy pads text to the longest: of one long id among many short ones there would be as many copies.
+    text = list(map(str, ids)) if ids.dtype == object else ids.astype(np.str_).tolist()
+    codes = np.frombuffer("".join(text).encode("utf-32-le", "surrogatepass"), np.uint32)
+    length = np.fromiter(map(len, text), np.int64, len(text))
+    order = np.argsort(-length, kind="stable")
+    begin, keys = (np.cumsum(length) - length)[order], np.full(len(text), _GOLDEN)
+    longer = len(text) - np.searchsorted(length[order[::-1]], np.arange(length.max()), side="right")
+    for place, count in enumerate(longer.tolist()):
+        code, some = codes[begin[:count] + place].astype(np.uint64), keys[:count]
+        keys[:count] = np.where(code == 0, some, _mix(some ^ code))  # NumPy's text has no zeros at its end
+    return keys[np.argsort(order)]
 
 
 def draw(seed: int, purpose: str, round_: int, keys: Keys, count: int = 1) -> Keys:

@@ -56,8 +56,10 @@ class Each(Generic[R]):
 class CensusSum:
     """Who is there, and the range of what they hold."""
 
-    sizes: Annotated[Ints, "?"]
-    """How many clients have 0, 1, 2, ... rows."""
+    sizes: Annotated[Ints, "m"]
+    """The numbers of rows that clients have, ascending, each once."""
+    counts: Annotated[Ints, "m"]
+    """How many clients have each."""
     low: Annotated[Floats, "D"]
     """No value of a feature is below: a round number, and so nobody's value."""
     high: Annotated[Floats, "D"]
@@ -76,12 +78,13 @@ class CensusSum:
     """Whether some rows are in single precision."""
 
     def __add__(self, other: CensusSum) -> CensusSum:
-        longer, shorter = sorted((self.sizes, other.sizes), key=len, reverse=True)
-        sizes = longer.copy()
-        sizes[: len(shorter)] += shorter
+        sizes, place = np.unique(np.concatenate([self.sizes, other.sizes]), return_inverse=True)
+        counts = np.zeros_like(sizes)
+        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
         steady = self.steady & other.steady & (self.value == other.value)
         return CensusSum(
             sizes,
+            counts,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             steady,
@@ -96,12 +99,12 @@ class CensusSum:
     @property
     def n_clients(self) -> int:
         """Number of clients (M)."""
-        return int(self.sizes.sum())
+        return int(self.counts.sum())
 
     @property
     def n_rows(self) -> int:
         """Number of rows of all clients (N)."""
-        return int(self.sizes @ np.arange(len(self.sizes)))
+        return int(self.sizes @ self.counts)
 
 
 @dataclass(frozen=True)

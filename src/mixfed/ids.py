@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _COARSE = {"M": ("Y", "M", "W", "h", "m"), "m": ("W", "D", "h", "m")}
 """Units of times, and of spans of time, that Arrow does not know but in seconds."""
+_FLOAT = re.compile(r"\A(-?\d+)[.,]0+\Z", re.ASCII)
+"""How a whole number is written as one with a fraction."""
 _ARROWS = ("pandas", "polars")
 """Libraries whose columns tell Arrow more than NumPy: zones of times, and which values are missing."""
 
@@ -104,26 +107,32 @@ def _native(ids: Array) -> Array:
     return ids.astype(np.float64 if kind == np.longdouble else kind.newbyteorder("="), copy=False)
 
 
-def comparable(first: Array, second: Array) -> tuple[Array, Array]:
-    """Give ids of two sources in a form in which the same ids are equal: files differ in what they call an id.
-
-    Numbers are compared with numbers, times in the finer unit, and all else as text.
-    """
+def common_form(first: Array, second: Array) -> str:
+    """Say in which form the same ids of two sources are equal and none is changed: a type of NumPy's, or text."""
     kinds = first.dtype.kind + second.dtype.kind
-    if kinds in ("MM", "mm"):
-        unit = np.promote_types(first.dtype, second.dtype)
-        return first.astype(unit), second.astype(unit)
-    return (first, second) if set(kinds) <= set("iuf") else (_as_text(first), _as_text(second))
+    if kinds in ("MM", "mm", "ff"):
+        return np.promote_types(first.dtype, second.dtype).str
+    return "int64" if _are_whole(first) and _are_whole(second) else "text"
+
+
+def in_form(ids: Array, form: str) -> Array:
+    """Give ids in such a form, or as bare text: without fractions of zero, which programs may have added."""
+    if not form.endswith("text"):
+        return ids.astype(form, copy=False)
+    # Whole numbers are the same, whether some program has made floats of them or not.
+    text = [str(int(one)) if isinstance(one, float) and one.is_integer() else str(one) for one in ids.tolist()]
+    bare = [_FLOAT.sub(r"\1", one) for one in text] if form == "bare text" else text
+    return np.array(bare, dtype=object)
 
 
 def joined(first: Array, second: Array) -> Array:
-    """Put ids of two sources one behind another, without a change of any: a common type of numbers may round."""
-    first, second = comparable(first, second)
-    same = first.dtype == second.dtype
-    return np.concatenate([first, second] if same else [first.astype(object), second.astype(object)])
+    """Put ids of two sources one behind another, in a form in which none is changed."""
+    form = common_form(first, second)
+    return np.concatenate([in_form(first, form), in_form(second, form)])
 
 
-def _as_text(ids: Array) -> Array:
-    """Write ids as text; whole numbers the same, whether some program has made floats of them or not."""
-    text = [str(int(one)) if isinstance(one, float) and one.is_integer() else str(one) for one in ids.tolist()]
-    return np.array(text, dtype=object)
+def _are_whole(ids: Array) -> bool:
+    """Whether ids are whole numbers of 64 bits."""
+    kind = ids.dtype.kind
+    fits = kind in "iuf" and (len(ids) == 0 or (ids.min() >= -(2**63) and ids.max() < 2**63))
+    return bool(fits and (kind != "f" or (ids == np.floor(ids)).all()))

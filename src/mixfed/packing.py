@@ -113,7 +113,7 @@ def _open(
     try:
         return source, survey(source, client, target, features, watch)
     except NotUtf8Error:
-        source = open_source(path, client, "latin-1")
+        source = open_source(path, client)
         return source, survey(source, client, target, features, watch)
 
 

@@ -84,7 +84,7 @@ def _model(
         details={
             "settings": dataclasses.asdict(settings),
             "kind_rows": reply.mass[order].tolist(),
-            "sizes": [[int(n), int(census.sizes[n])] for n in np.flatnonzero(census.sizes)],
+            "sizes": np.column_stack([census.sizes, census.counts]).tolist(),
             "peak": peak,
         },
     )

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import draws
 from .arrays import Floats, Ints
-from .pool import Sample
+from .compiled import side_by_side
+from .data import Clients, offsets_of
 
 if TYPE_CHECKING:
     from .assignment import Assignment
@@ -25,8 +27,8 @@ LEVEL = "usual level"
 _NOISE, _LEAST_NOISE = "noise", 0.05
 _SURE = 2.0
 """A kind differs in a coefficient if it does by so many standard errors."""
-_RESIDUAL_CLIENTS, _RESIDUAL_ROWS = 20_000, 200_000
-"""Clients and rows whose residuals are looked at, about: enough for the shape of a distribution."""
+_RESIDUAL_ROWS = 200_000
+"""Rows whose residuals are looked at, about: enough for the shape of a distribution."""
 _FARTHEST, _BINS = 5.0, 40
 """Residuals are counted up to so many standard deviations on each side, in so many bins."""
 
@@ -122,29 +124,36 @@ def typical_error(model: Model) -> float:
 
 
 def residuals(model: Model, clients: Held, assigned: Assignment) -> dict[str, Any]:
-    """Count residuals in units of each kind's noise, on a sample of the clients if there are many.
+    """Count residuals in units of each kind's noise, on a sample of the rows if there are many.
 
     ``assigned`` has all clients, in their order. Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships,
-    in whose first and last bin is also what lies beyond, and how many ``clients`` were looked at.
+    in whose first and last bin is also what lies beyond, and how many ``rows`` were looked at.
     """
-    share = min(_RESIDUAL_CLIENTS / clients.n_clients, _RESIDUAL_ROWS / clients.n_rows)
-    places = Sample(model.seed, share).places(clients.keys) if share < 1 else np.arange(clients.n_clients)
-    some = clients.subset(places) if share < 1 else clients.block(0, clients.n_clients)
-    member = np.repeat(assigned.probabilities[places], some.rows, axis=0)
-    scale = np.where(model.noise > 0, model.noise, 1.0)
-    residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
-    if model.factor is not None:
-        # Rows lie around their kind by its noise and by what its clients deviate.
-        own = np.stack([((some.design @ factor) ** 2).sum(axis=1) for factor in model.factor], axis=1)
-        residual *= scale / np.sqrt(scale**2 + own)
-    edges = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
-    place = np.clip(np.searchsorted(edges, residual, side="right") - 1, 0, _BINS - 1)
-    counts = [np.bincount(place[:, j], member[:, j], _BINS) for j in range(model.n_clusters)]
-    return {
-        "edges": np.round(edges, 6).tolist(),
-        "counts": np.round(counts, 1).tolist(),
-        "clients": some.n_clients,
-    }
+    share = min(1.0, _RESIDUAL_ROWS / clients.n_rows)
+    start = draws.uniform(model.seed, "residuals", 0, clients.keys)[:, 0]
+    taken = np.floor(share * clients.rows + start).astype(np.int64)
+    scale, edges = np.where(model.noise > 0, model.noise, 1.0), np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
+
+    def one(span: tuple[int, int]) -> Floats:
+        block, part = clients.block(*span), slice(*span)
+        owner = np.repeat(np.arange(block.n_clients), taken[part])
+        offsets = offsets_of(taken[part])
+        # Every so many rows of a client, from one on that its key tells.
+        nth = np.arange(1, len(owner) + 1) - offsets[owner]
+        place = np.ceil((nth - start[part][owner]) / share).astype(np.int64) - 1
+        rows = block.offsets[owner] + np.minimum(place, block.rows[owner] - 1)
+        some = Clients(block.phi[rows], block.y[rows], offsets, block.ids, block.features)
+        residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
+        if model.factor is not None:
+            # Rows lie around their kind by its noise and by what its clients deviate.
+            own = np.stack([((some.design @ factor) ** 2).sum(axis=1) for factor in model.factor], axis=1)
+            residual *= scale / np.sqrt(scale**2 + own)
+        place = np.clip(np.searchsorted(edges, residual, side="right") - 1, 0, _BINS - 1)
+        member = assigned.probabilities[part][owner]
+        return np.stack([np.bincount(place[:, j], member[:, j], _BINS) for j in range(model.n_clusters)])
+
+    counts = np.sum(list(side_by_side(one, clients.blocks)), axis=0)
+    return {"edges": np.round(edges, 6).tolist(), "counts": np.round(counts, 1).tolist(), "rows": int(taken.sum())}
 
 
 def digits(value: float, sign: str = "") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +10,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .dialect import Dialect, is_text_table, open_text, sniff
+from .dialect import check_text, is_text_table, open_text, sniff
+from .errors import NotUtf8Error
 from .tables import check_names, check_path, no_rows, readable
 from .values import is_number
 
@@ -101,12 +101,14 @@ class CsvSource:
     n_rows: int | None = None
     text_ids = True
 
-    def __init__(self, path: Path, client: str | None, dialect: Dialect, *, text: bool = False) -> None:
-        self.path, self.client, self.dialect, self.text = path, client, dialect, text
-        self.decimal = dialect.decimal
-        with readable(path), self._open({}) as reader:
-            self.found: pa.Schema = reader.schema
-            names = self.found.names
+    def __init__(self, path: Path, client: str | None, *, text: bool = False) -> None:
+        self.path, self.client, self.text = path, client, text
+        with readable(path):
+            self.dialect = sniff(path)
+            with self._open({}) as reader:
+                self.found: pa.Schema = reader.schema
+        self.decimal, names = self.dialect.decimal, self.found.names
+        check_text(self.found, path)
         check_names(names, path.name)
         self.blank = frozenset(field.name for field in self.found if pa.types.is_null(field.type))
         self.schema = pa.schema([(field.name, self._type(field)) for field in self.found])
@@ -120,7 +122,7 @@ class CsvSource:
 
     def as_text(self) -> Source | None:
         """Give the same table with every column as text."""
-        return None if self.text else CsvSource(self.path, self.client, self.dialect, text=True)
+        return None if self.text else CsvSource(self.path, self.client, text=True)
 
     def _open(self, types: dict[str, pa.DataType], columns: Sequence[str] = ()) -> pa.csv.CSVStreamingReader:
         # One thread: only then does a complaint name the row.
@@ -134,11 +136,12 @@ class CsvSource:
         return pa.float64() if is_number(field.type) else field.type
 
 
-def open_source(path: Path, client: str | None = None, encoding: str | None = None) -> Source:
-    """Open a ``.parquet`` file, or a table in text, in an encoding other than it seems to have if one is given."""
+def open_source(path: Path, client: str | None = None) -> Source:
+    """Open a ``.parquet`` file, or a table in text. If reading finds that it is not UTF-8, opening it again helps."""
     check_path(path)
     if not is_text_table(path):
         return ParquetSource(path)
-    with readable(path):
-        dialect = sniff(path)
-    return CsvSource(path, client, dialect if encoding is None else dataclasses.replace(dialect, encoding=encoding))
+    try:
+        return CsvSource(path, client)
+    except NotUtf8Error:
+        return CsvSource(path, client)

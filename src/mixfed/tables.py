@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import json
 import re
@@ -18,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from .data import Rows, with_intercept
-from .dialect import PACKERS, TEXTS, Dialect, header, is_text_table, open_text, sniff
+from .dialect import PACKERS, TEXTS, Dialect, check_text, header, is_text_table, not_utf8, open_text, sniff
 from .errors import DataError, NotUtf8Error
 from .gaps import at_row
 from .ids import find_clients
@@ -95,7 +94,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        raise _unreadable(path.name, str(error).strip()) from error
+        raise _unreadable(path, str(error).strip()) from error
 
 
 _CAUSES = {
@@ -113,9 +112,10 @@ _UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(?:: (.
 """What Arrow says of a row; the header is its row 1."""
 
 
-def _unreadable(source: str, reason: str) -> DataError:
+def _unreadable(path: Path, reason: str) -> DataError:
     if "invalid UTF8" in reason or "codec can't decode" in reason:
-        return NotUtf8Error(f"{source}: the text is not UTF-8: save the table as UTF-8")
+        return not_utf8(path)
+    source = path.name
     uneven = _UNEVEN.search(reason)
     if uneven:
         row, wanted, there, text = uneven.groups()
@@ -133,7 +133,7 @@ def _read_text(path: Path, client: str | None) -> tuple[pa.Table, str]:
     try:
         return _read_as(path, client, dialect), dialect.decimal
     except NotUtf8Error:
-        return _read_as(path, client, dataclasses.replace(dialect, encoding="latin-1")), dialect.decimal
+        return _read_as(path, client, sniff(path)), dialect.decimal
 
 
 def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
@@ -142,6 +142,7 @@ def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
     try:
         with open_text(path) as file:
             table = pa.csv.read_csv(file, dialect.reading(), parsing, dialect.converting(types))
+        check_text(table.schema, path)
     except pa.ArrowInvalid:
         # Words far down in a column of numbers, or a row of another length: read text on one thread, which names rows.
         with readable(path), open_text(path) as file:

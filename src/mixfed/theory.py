@@ -53,7 +53,7 @@ class Theory:
     nu: float
     """Bound on the share of rows put into wrong kinds."""
     contraction: float | None
-    """Factor by which Phase 2 shrinks the error each round; None if models are exact."""
+    """Factor on the error per round of Phase 2: 1 with an empty kind, which nothing pulls; None if models are exact."""
     rounds: int | None
     """Rounds of Phase 2 until the error is that of the clustering; None if there is no such number."""
 
@@ -82,6 +82,7 @@ class Theory:
 def predict(
     *,
     sizes: Ints,
+    counts: Ints,
     peak: float | None,
     kind_rows: Floats,
     theta: Floats,
@@ -91,27 +92,26 @@ def predict(
 ) -> Theory:
     """Compute the paper's quantities; without a local update only those that do not depend on one.
 
-    sizes (n + 1,): clients by number of rows; peak: the largest |phi_i|^2 / n_i; kind_rows (k,): rows of each kind;
-    theta (k, d).
+    sizes (m,): numbers of rows that clients have; counts (m,): how many have each; peak: the largest |phi_i|^2 / n_i;
+    kind_rows (k,): rows of each kind; theta (k, d).
     """
     constants = constants or Constants()
     k, dim = theta.shape
-    counts = np.arange(len(sizes))
-    n_clients, n_rows = int(sizes.sum()), int(sizes @ counts)
+    n_clients, n_rows = int(counts.sum()), int(sizes @ counts)
     rho = float(kind_rows.min() / kind_rows.sum())
-    chi2 = n_clients * float(sizes @ counts.astype(float) ** 2) / n_rows**2 - 1.0
+    chi2 = n_clients * float(counts @ sizes.astype(float) ** 2) / n_rows**2 - 1.0
     separation = least_gap(theta)
-    errors = wrong_label_bound(counts, k, separation, noise, constants.error)
+    errors = wrong_label_bound(sizes, k, separation, noise, constants.error)
     spread = math.sqrt(dim * k * math.log(k) / n_clients * (chi2 + 1.0))
-    nu = float(sizes @ (counts * errors)) / n_rows + constants.deviation * spread
-    usual = int(np.argmax(sizes))
+    nu = float(counts @ (sizes * errors)) / n_rows + constants.deviation * spread
+    usual = int(np.argmax(counts))
     gamma = kappa = contraction = rounds = None
     if update is not None and peak is not None:
         gamma = update.step * peak
         kappa = stability(update, gamma)
         pace = constants.contraction * update.local_steps * update.step * rho / kappa
         contraction = 1.0 - pace
-        if 0 < nu < separation < math.inf:
+        if pace > 0 and 0 < nu < separation < math.inf:
             rounds = math.ceil(math.log(separation / nu) / pace)
     return Theory(
         gamma=gamma,
@@ -121,7 +121,7 @@ def predict(
         separation=separation,
         noise=noise,
         p_e=float(errors[usual]),
-        p_e_rows=usual,
+        p_e_rows=int(sizes[usual]),
         nu=nu,
         contraction=contraction,
         rounds=rounds,
@@ -132,12 +132,11 @@ def predict_for(model: Model, constants: Constants | None = None) -> Theory:
     """Compute the paper's quantities for a fitted model."""
     if not {"sizes", "kind_rows", "settings"} <= set(model.details):
         raise DataError("the model says nothing of the clients that it was fitted on: it has no theory")
-    pairs = np.array(model.details["sizes"], dtype=np.int64)
+    sizes, counts = np.array(model.details["sizes"], dtype=np.int64).T
     update = paper_settings(model.details["settings"]).local_update if model.recipe == "paper" else None
-    sizes = np.zeros(pairs[:, 0].max() + 1, dtype=np.int64)
-    sizes[pairs[:, 0]] = pairs[:, 1]
     return predict(
         sizes=sizes,
+        counts=counts,
         peak=model.details.get("peak"),
         kind_rows=np.array(model.details["kind_rows"]),
         theta=model.theta,

@@ -68,13 +68,16 @@ def _(content: Replies, query: Any, asked: Asked) -> None:
 
 @weigh.register
 def _(content: CensusSum, query: Any, asked: Asked) -> None:
+    _expect("rows", content.sizes, (0, asked.rows[1]))
+    _expect("clients", content.counts, (0, asked.clients))
     rows = content.n_rows
     _expect("clients", content.n_clients, (asked.clients, asked.clients))
     _expect("rows", rows, asked.rows)
     columns, target = (content.low, content.high, content.total), (content.target_low, content.target_high)
     _expect_usual(content.low, content.high, np.array(target))
     if (
-        (content.sizes < 0).any()
+        (np.diff(content.sizes) <= 0).any()
+        or (content.counts < 1).any()
         or _out_of_range(*columns, content.steady, content.value, float(rows))
         or _beyond(*target, content.target, float(rows))
     ):

@@ -18,11 +18,11 @@ from .. import messages
 from ..arrays import Bytes, Ints, Keys
 from ..candidates import Expect, PairMoments, SplitMoments
 from ..deviations import Deviate
-from ..exchange import ASKED_AT_ONCE, Each, Query, Replies, Together
+from ..exchange import ASKED_AT_ONCE, Census, Each, Query, Replies, Together
 from ..messages import MessageError
 from ..pool import Sample
 
-VERSION = 6
+VERSION = 7
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""
@@ -186,7 +186,7 @@ def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int 
             check_answer(part, question, check_query(question, sizes["D"]))
         return
     found = {**sizes, "h": asked} if isinstance(query, Each) else dict(sizes)
-    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol))
+    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol | Census))
 
 
 @lru_cache

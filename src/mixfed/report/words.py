@@ -102,8 +102,8 @@ def choice(model: Model) -> str:
 
 def residuals(model: Model) -> str:
     """Say what residuals tell."""
-    looked = model.details["residuals"]["clients"]
-    sample = f" From a sample of {looked:,} clients." if looked < crowd(model)[0] else ""
+    looked = model.details["residuals"]["rows"]
+    sample = f" From a sample of {looked:,} rows." if looked < crowd(model)[1] else ""
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "

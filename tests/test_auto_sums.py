@@ -207,7 +207,7 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
             mixture.log_variance + moved[None, :, -2],
             weight - np.logaddexp.reduce(weight[0]),
         )
-        return mixtures.values(shifted, pool.ask(MixtureSums(frame, shifted)), rules)[0]
+        return mixtures.penalised_likelihood(shifted, pool.ask(MixtureSums(frame, shifted)), rules)[0]
 
     size, h = free.shape[1], 1e-3
     steps = h * np.eye(size)

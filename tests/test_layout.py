@@ -61,7 +61,7 @@ ONLY = {  # packages, and where they may be imported
 }
 LONGEST = 350
 LONG: dict[str, str] = {}
-PROTOCOL = {"init", "step", "fit"}  # words that several modules of a room answer to
+PROTOCOL = {"init", "step", "fit", "State", "Info"}  # words that the algorithms of a room answer to
 
 
 def name_of(path: Path) -> str:

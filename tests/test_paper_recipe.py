@@ -184,7 +184,7 @@ def test_a_start_may_leave_out_the_intercept():
         settings = settings_for(made, start=start, refine_rounds=300)
         model = fit_paper(pool, clients.features, 2, settings).model
         np.testing.assert_allclose(model.intercept, 3.0, atol=0.05)
-    with pytest.raises(SettingsError, match="start has 3 numbers, the model has 4 or 5 features"):
+    with pytest.raises(SettingsError, match="start must hold 4 or 5 finite numbers for each model"):
         fit_paper(pool, clients.features, 2, settings_for(made, start=(1.0,) * 3))
 
 

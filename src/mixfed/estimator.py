@@ -21,8 +21,7 @@ from .model.assignment import Assignment
 from .model.fit import Fit
 from .model.model import Model
 from .model.residuals import residuals
-from .recipes.auto import fit_auto
-from .recipes.paper import fit_paper
+from .recipes import fit
 from .recipes.settings import AutoSettings, PaperSettings
 from .tables.rows import Rows, rows_from_arrays
 
@@ -298,27 +297,21 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return rows, self._known if history is None else self._known.updated(history)
 
     def _fit(self, clients: Clients) -> Fit:
-        pool, k = LocalPool(clients), self._n_clusters()
-        seed = self._seed()
-        settings = self.settings
+        k, paper = self._n_clusters(), self.recipe == "paper"
         if self.recipe not in ("auto", "paper"):
             raise SettingsError(f"unknown recipe '{self.recipe}'; choose from auto, paper")
-        if self.recipe == "paper":
-            if self.personal:
-                raise SettingsError("personal models go with recipe='auto'")
-            if not isinstance(settings, PaperSettings) or k is None:
-                raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
-            if self.start is not None:
-                settings = dataclasses.replace(settings, start=self._start(1))
-            return fit_paper(pool, clients.features, k, settings, seed=seed)
-        if settings is not None and not isinstance(settings, AutoSettings):
+        if paper and self.personal:
+            raise SettingsError("personal models go with recipe='auto'")
+        if paper and (not isinstance(self.settings, PaperSettings) or k is None):
+            raise SettingsError("recipe='paper' needs settings=PaperSettings(...) and a number for n_clusters")
+        if not paper and not isinstance(self.settings, AutoSettings | None):
             raise SettingsError("recipe='auto' takes settings=AutoSettings(...)")
-        settings = settings or AutoSettings()
+        settings: Any = self.settings or AutoSettings()
         if self.personal:
             settings = dataclasses.replace(settings, personal=True)
         if self.start is not None:
-            settings = dataclasses.replace(settings, start=self._start(2))
-        return fit_auto(pool, clients.features, k, settings, seed=seed)
+            settings = dataclasses.replace(settings, start=self._start(1 if paper else 2))
+        return fit(LocalPool(clients), clients.features, k, settings, seed=self._seed())
 
     def _start(self, most_dimensions: int) -> Any:
         """Give the caller's start as settings hold it: a tuple of numbers, or of such tuples."""

@@ -30,7 +30,6 @@ from .options import (
     Target,
     parse_clusters,
     read_settings,
-    recipe_named,
     split_names,
     tidy,
 )
@@ -248,6 +247,7 @@ def local(
     from ..clients.store import open_clients
     from ..federation.flare.admin import new_run
     from ..federation.flare.local import divide, largest_difference, running
+    from ..recipes import fit
     from . import progress, screen
     from .columns import need_columns, notes_on, show_notes
     from .output_checks import check_folder
@@ -264,10 +264,8 @@ def local(
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
         made = divide(data, client, target, names, sites, place)
         with progress.Rounds(quiet=as_json) as watch:
-            settings = job.recipe_settings()
-            alone = recipe_named(recipe)(
-                LocalPool(table), table.features, job.n_clusters, settings, seed=seed, watch=watch
-            )
+            pool, settings = LocalPool(table), job.recipe_settings()
+            alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=seed, watch=watch)
         admin = stack.enter_context(running(made))
         found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)

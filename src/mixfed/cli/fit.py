@@ -33,7 +33,6 @@ from .options import (
     complain,
     parse_clusters,
     read_settings,
-    recipe_named,
     say,
     split_names,
     tidy,
@@ -84,6 +83,7 @@ def fit(
     """
     import dataclasses
 
+    from .. import recipes
     from ..clients.store import Store, open_clients
     from ..core.compile import told_of_compiling
     from ..exchange.journal import JournalPool, fingerprint
@@ -119,7 +119,7 @@ def fit(
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         rounds = progress.Rounds(silent)
         with rounds as watch, told_of_compiling(rounds.compiling):
-            found = recipe_named(recipe)(pool, table.features, n_clusters, settings, seed=seed, watch=watch)
+            found = recipes.fit(pool, table.features, n_clusters, settings, loss=loss.value, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))

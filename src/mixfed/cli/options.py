@@ -17,7 +17,6 @@ from ..core.errors import MixfedError, PoolError, SettingsError
 from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:
-    from ..model.fit import Fit
     from ..recipes.settings import AutoSettings, PaperSettings
 
 JOURNAL = "journal.bin"
@@ -76,17 +75,6 @@ def tidy(command: Callable[..., None]) -> Callable[..., None]:
             _end("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options), STOPPED, new)
 
     return run
-
-
-def recipe_named(recipe: RecipeName) -> Callable[..., Fit]:
-    """Import the recipe asked for, and no other."""
-    if recipe is RecipeName.paper:
-        from ..recipes.paper import fit_paper
-
-        return fit_paper
-    from ..recipes.auto import fit_auto
-
-    return fit_auto
 
 
 def _resume_hint(options: dict[str, Any]) -> str:

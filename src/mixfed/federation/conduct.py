@@ -21,9 +21,8 @@ from typing import Any
 from .. import __version__
 from ..core.errors import MixfedError, PoolError
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
-from ..families.base import loss_named
 from ..model.fit import Fit, Watcher
-from ..recipes.settings import PaperSettings
+from ..recipes import fit
 from ..tables.write import write_json, write_parquet
 from .asking import Exchange
 from .job import Job
@@ -114,25 +113,21 @@ class _Conduct:
             self._note(f"{name} does not take part: {reason}")
         title = fingerprint(pool, job.recipe, job.n_clusters, job.recipe_settings(), job.loss, job.seed)
         with JournalPool(pool, self.folder / JOURNAL, title, resume=resume) as kept:
-            found = self._recipe(kept, pool.features)
+            found = fit(
+                kept,
+                pool.features,
+                job.n_clusters,
+                job.recipe_settings(),
+                loss=job.loss,
+                seed=job.seed,
+                watch=self.watch,
+            )
             (self.folder / "model.json").unlink(missing_ok=True)
             write_parquet(self.folder / "trace.parquet", found.columns())
             without = pool.conclude(json.dumps(found.model.to_dict()))
             write_json(self.folder / "run.json", self._about(pool, found) | {"without_model": without})
             found.model.save(self.folder / "model.json")
         return found
-
-    def _recipe(self, pool: JournalPool, features: tuple[str, ...]) -> Fit:
-        job, settings = self.job, self.job.recipe_settings()
-        if isinstance(settings, PaperSettings):
-            from ..recipes.paper import fit_paper
-
-            assert job.n_clusters is not None
-            loss = loss_named(job.loss)
-            return fit_paper(pool, features, job.n_clusters, settings, seed=job.seed, loss=loss, watch=self.watch)
-        from ..recipes.auto import fit_auto
-
-        return fit_auto(pool, features, job.n_clusters, settings, seed=job.seed, watch=self.watch)
 
     def _pool(self, absent: Mapping[str, str], min_share: float | None = None) -> FederatedPool:
         job = self.job

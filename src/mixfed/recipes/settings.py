@@ -12,7 +12,11 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
+from ..core.arrays import Floats
 from ..core.errors import SettingsError
+from ..core.names import INTERCEPT
 from ..exchange.local_update import FedAvg, FedProx, Update
 
 UpdateName = Literal["fedavg", "fedprox"]
@@ -248,3 +252,20 @@ def _require(settings: PaperSettings | AutoSettings, name: str, holds: Any, want
     value = getattr(settings, name)
     if not holds(value):
         raise SettingsError(f"{name} = {value!r} must be {wanted}")
+
+
+def given_start(start: Any, features: tuple[str, ...]) -> Floats | None:
+    """Give the caller's start (D,) or (k, D), if there is one; models of the features alone get the intercept 0."""
+    if start is None:
+        return None
+    try:
+        found = np.array(start, dtype=np.float64)
+    except ValueError:
+        raise SettingsError("start must hold as many numbers for each model") from None
+    own = features[-1] == INTERCEPT
+    if own and found.shape[-1] == len(features) - 1:
+        found = np.concatenate([found, np.zeros((*found.shape[:-1], 1))], axis=-1)
+    if found.ndim > 2 or found.shape[-1] != len(features) or not np.isfinite(found).all():
+        counts = f"{len(features) - 1} or {len(features)}" if own else str(len(features))
+        raise SettingsError(f"start must hold {counts} finite numbers for each model, one per feature")
+    return found

@@ -49,7 +49,7 @@ class Penalty:
         return dataclasses.replace(self, prior_variance=PRIOR_SHARE * max(residual_variance, 1e-16))
 
 
-def values(candidates: Candidates, reply: MixtureReply, rules: Penalty) -> Floats:
+def penalised_likelihood(candidates: Candidates, reply: MixtureReply, rules: Penalty) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
     return np.asarray(reply.likelihood - penalties(candidates, rules))
 

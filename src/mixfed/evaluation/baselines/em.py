@@ -11,7 +11,7 @@ from ...exchange.census import Census
 from ...exchange.mixture import Candidates, MixtureSums
 from ...exchange.units import StandardUnits
 from ...recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
-from ...recipes.updates import Penalty, maximise, values
+from ...recipes.updates import Penalty, maximise, penalised_likelihood
 
 
 class EM:
@@ -43,7 +43,7 @@ class EM:
         mixture, last = start, -np.inf
         for _ in range(steps):
             reply = self.pool.ask(MixtureSums(self.units, mixture))
-            value = float(values(mixture, reply, self.rules)[0])
+            value = float(penalised_likelihood(mixture, reply, self.rules)[0])
             if value - last < tolerance * self.clients.n_rows:
                 break
             mixture, last = maximise(mixture, reply, self.rules), value

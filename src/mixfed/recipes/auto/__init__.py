@@ -22,7 +22,7 @@ from ...exchange.pool import Pool
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
 from ..recorder import Recorder, check_clusters
-from ..settings import AutoSettings
+from ..settings import AutoSettings, given_start
 from ..standardise import errors_to_user, to_user
 from ..updates import Penalty, covariance
 from .refine import Maximum
@@ -61,7 +61,9 @@ def _fit(
         check_clusters(n_clusters, n_clients)
     most = n_clusters or min(settings.max_clusters, n_clients)
     run = Recorder(pool, watch)
-    start = _start(settings, features, n_clusters)
+    start = given_start(settings.start, features)
+    if n_clusters is not None and start is not None and start.ndim == 2 and len(start) != n_clusters:
+        raise SettingsError(f"start has {len(start)} models, but there are to be {n_clusters} kinds")
     with run.timing("survey"):
         single, rounds = settings.anchors == "single", itertools.count(1)
         survey = make_survey(
@@ -108,23 +110,6 @@ def _fit_personal(
     bic = float(free_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
     model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
-
-
-def _start(settings: AutoSettings, features: tuple[str, ...], n_clusters: int | None) -> Floats | None:
-    """Give the caller's start (D,) or (k, D); models of the features alone get the intercept 0."""
-    if settings.start is None:
-        return None
-    try:
-        start = np.array(settings.start, dtype=np.float64)
-    except ValueError:
-        raise SettingsError("start must hold as many numbers for each model") from None
-    if features[-1] == INTERCEPT and start.shape[-1] == len(features) - 1:
-        start = np.concatenate([start, np.zeros((*start.shape[:-1], 1))], axis=-1)
-    if start.ndim > 2 or start.shape[-1] != len(features) or not np.isfinite(start).all():
-        raise SettingsError(f"start must hold {len(features)} finite numbers for each model, one per feature")
-    if n_clusters is not None and start.ndim == 2 and len(start) != n_clusters:
-        raise SettingsError(f"start has {len(start)} models, but there are to be {n_clusters} kinds")
-    return start
 
 
 def _model(

@@ -127,7 +127,7 @@ def _levelled(anchors: Anchors, theta: Floats) -> Candidates:
     return Candidates(theta, np.repeat(log_variance[:, None], k, axis=1), np.full((count, k), -np.log(k)))
 
 
-def propose(survey: Survey, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Penalty]:
+def anchor_candidates(survey: Survey, k: int, *, seed: int, quick: bool) -> tuple[Candidates, Penalty]:
     """Search the anchors for mixtures of k kinds: counted so that they stand for all clients, and as they are.
 
     Gives also the rules by which all mixtures of k kinds are judged.

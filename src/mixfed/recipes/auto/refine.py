@@ -26,7 +26,17 @@ from ...exchange.local_update import ModelSum, Update
 from ...exchange.mixture import Candidates, LocalStep, MixtureReply, MixtureSums
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
-from ..updates import Newton, Penalty, distinct, maximise, nearby, newton, penalties, residual_variance, values
+from ..updates import (
+    Newton,
+    Penalty,
+    distinct,
+    maximise,
+    nearby,
+    newton,
+    penalised_likelihood,
+    penalties,
+    residual_variance,
+)
 
 EM_ROUNDS = 4
 _KEPT = (1.0, 1.0, 0.75, 0.5)
@@ -134,7 +144,7 @@ def polish(
         else:
             reply = yield MixtureSums(units, mixture, (0,))
         rules = rules.fitting(residual_variance(reply, 0))
-        value = float(values(mixture, reply, rules)[0])
+        value = float(penalised_likelihood(mixture, reply, rules)[0])
         ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
         next_ = ahead.steps if len(ahead.steps) else None
         found = Maximum(
@@ -175,7 +185,7 @@ def refine_hard(
         reply = yield MixtureSums(units, candidates, hard=True, since=since)
         settled = since is not None and not reply.gram.any()
         reply = dataclasses.replace(reply, gram=reply.gram + gram)
-        value = values(candidates, reply, rules)
+        value = penalised_likelihood(candidates, reply, rules)
         best = int(np.argmax(value))
         moved = maximise(candidates, reply, rules)
         if settled or np.abs(moved.theta[best] - candidates.theta[best]).max() < 1e-12:
@@ -215,7 +225,7 @@ def refine_locally(
             stop = Stop.STILL
             break
     final: MixtureReply = yield MixtureSums(units, mixture, (0,))
-    value = float(values(mixture, final, rules)[0])
+    value = float(penalised_likelihood(mixture, final, rules)[0])
     return Maximum(mixture, value, float(final.likelihood[0]), final, rules, np.inf, stop)
 
 
@@ -227,7 +237,7 @@ def _warm_up(
     value: Floats = np.full(count, -np.inf)
     for round_ in range(rounds):
         reply = yield MixtureSums(units, candidates)
-        before, value = value, values(candidates, reply, rules)
+        before, value = value, penalised_likelihood(candidates, reply, rules)
         candidates = maximise(candidates, reply, rules)
         order = distinct(candidates, value, 0.05 if round_ else 0.0)
         order = order[: max(4, int(np.ceil(count * _KEPT[round_])))]
@@ -268,7 +278,7 @@ class _Runner:
 
 def _rank(field: _Field, reply: MixtureReply, dampings: tuple[float, ...], rules: Penalty) -> list[_Runner]:
     """Take each runner's best trial; of runners that met, one. The best comes first."""
-    value = values(field.trials, reply, rules)
+    value = penalised_likelihood(field.trials, reply, rules)
     own = [np.flatnonzero(field.owner == runner) for runner in np.unique(field.owner)]
     firsts = np.array([trials[np.argmax(value[trials])] for trials in own])
     ranked = []

@@ -28,7 +28,7 @@ from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
 from . import summed_starts as summed
-from .anchor_starts import propose
+from .anchor_starts import anchor_candidates
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .survey import Survey
@@ -230,7 +230,7 @@ class Selection:
         """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
         if self.survey.anchors is None:
             return self._quick_later(k)
-        candidates, rules = propose(self.survey, k, seed=self.seed, quick=True)
+        candidates, rules = anchor_candidates(self.survey, k, seed=self.seed, quick=True)
         return refine(self.survey.units, candidates, rules)
 
     def _quick_later(self, k: int) -> Conversation:
@@ -240,9 +240,9 @@ class Selection:
     def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any, Any], Any, tuple[Candidates, Penalty]]:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
         if self.survey.anchors is not None:
-            return propose(self.survey, k, seed=self.seed, quick=quick)
+            return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
         rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
-        return (yield from summed.propose(self.survey, k, rules, seed=self.seed, keep=keep))
+        return (yield from summed.summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
 
     def _info(self, said: list[Any]) -> Info:
         if not said:

@@ -19,7 +19,7 @@ from ...core.arrays import Floats
 from ...exchange.base import Query
 from ...exchange.mixture import Candidates, MixtureReply, MixtureSums, SplitMoments
 from ...exchange.units import StandardUnits
-from ..updates import Penalty, distinct, maximise, residual_variance, values
+from ..updates import Penalty, distinct, maximise, penalised_likelihood, residual_variance
 from .merge_split import splits
 from .survey import Survey
 
@@ -32,7 +32,7 @@ _WORTH = 0.01
 """A look that gains less is the last."""
 
 
-def propose(
+def summed_candidates(
     survey: Survey, k: int, rules: Penalty, *, seed: int, keep: int
 ) -> Generator[Query[Any, Any], Any, tuple[Candidates, Penalty]]:
     """Search for mixtures of k kinds. Gives the best few, and the rules by which all mixtures of k kinds are judged."""
@@ -74,10 +74,10 @@ class _Field:
             if step:
                 self.candidates = maximise(self.candidates, self.reply, self.rules)
             self.reply = yield MixtureSums(units, self.candidates)
-            self.value = values(self.candidates, self.reply, self.rules)
+            self.value = penalised_likelihood(self.candidates, self.reply, self.rules)
         left = residual_variance(self.reply, int(np.argmax(self.value)))
         self.rules = self.rules.fitting(left)
-        self.value = values(self.candidates, self.reply, self.rules)
+        self.value = penalised_likelihood(self.candidates, self.reply, self.rules)
 
     def thin(self, count: int) -> None:
         """Keep the best few that are not near copies."""
@@ -88,7 +88,7 @@ class _Field:
         """Take in other candidates."""
         self.candidates = Candidates.stack([self.candidates, other.candidates])
         self.reply = MixtureReply.stack([self.reply, other.reply])
-        self.value = values(self.candidates, self.reply, self.rules)
+        self.value = penalised_likelihood(self.candidates, self.reply, self.rules)
 
 
 def _starts(moments: Floats, k: int, rng: np.random.Generator) -> Candidates:

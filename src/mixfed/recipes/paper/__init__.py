@@ -13,8 +13,7 @@ import dataclasses
 
 import numpy as np
 
-from ...core.arrays import Floats
-from ...core.errors import DataError, SettingsError
+from ...core.errors import DataError
 from ...core.names import INTERCEPT
 from ...exchange.census import Census, CensusSum, LargestNorm
 from ...exchange.local_update import FedAvg, LocalUpdate, Mixture, ModelSum
@@ -23,7 +22,7 @@ from ...families.base import SQUARED, Loss
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
 from ..recorder import Recorder, check_clusters
-from ..settings import PaperSettings
+from ..settings import PaperSettings, given_start
 from . import fedx, moment_descent
 from .grouping import group_anchors
 
@@ -48,10 +47,10 @@ def fit_paper(
         census, peak = pool.ask(Census()), pool.ask(LargestNorm()).peak
         _check_columns(census, features)
         settings = settings.completed(n_clusters, census.n_rows, pool.dim)
-        start = _start(settings, features)
+        start = given_start(settings.start, features)
     with run.timing("fedmd"):
         roles = moment_descent.assign_roles(pool, settings, seed)
-        coarse = moment_descent.init(roles, start)
+        coarse = moment_descent.init(roles, np.zeros(pool.dim) if start is None else start)
         while coarse.round < settings.rounds:
             coarse, progress = moment_descent.step(coarse, pool, roles, n_clusters, settings, seed)
             run.report("fedmd", coarse.round, settings.rounds, progress)
@@ -109,19 +108,6 @@ def _warnings(reply: ModelSum, peak: float, settings: PaperSettings) -> list[str
     if empty:
         found.append(f"{empty} of {len(reply.mass)} kinds have no client: their models are where Phase 1 left them")
     return found
-
-
-def _start(settings: PaperSettings, features: tuple[str, ...]) -> Floats:
-    """Give theta_0 (d,). A start for the features alone gets the intercept 0."""
-    start = np.zeros(len(features))
-    if settings.start is not None:
-        given = len(settings.start)
-        allowed = {len(features), len(features) - (features[-1] == INTERCEPT)}
-        if given not in allowed:
-            counts = " or ".join(str(count) for count in sorted(allowed))
-            raise SettingsError(f"start has {given} numbers, the model has {counts} features")
-        start[:given] = settings.start
-    return start
 
 
 def _check_columns(census: CensusSum, features: tuple[str, ...]) -> None:

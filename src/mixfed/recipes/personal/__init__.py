@@ -25,7 +25,7 @@ from ...model.fit import TOO_FEW, Stop
 from ..auto.refine import Maximum
 from ..standardise import from_stretched
 from ..updates import Penalty
-from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish, started
+from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish_random_effects, started
 from .starts import drawn, multi_start
 from .updates import Fitted, cost_of_diagonal, free_parameters
 
@@ -262,7 +262,7 @@ def _finish(search: Selection, found: Fitted, who: Sample | None) -> Fitted:
             found = search.one(
                 "personal", next_sample(units, found, rules, _CLOSER), design.draw(share * design.n_rows)
             )
-        found = search.one("personal", polish(units, found, rules))
+        found = search.one("personal", polish_random_effects(units, found, rules))
     if who is None or found.stop is not Stop.MAXIMUM:
         found = search.one(
             "personal", newton_rounds(units, found.mixture, found.full, rules, near=CONVERGED, alone=True)

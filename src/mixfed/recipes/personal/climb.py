@@ -1,7 +1,7 @@
 """The way to the maximum of personal models: conversations, as those of `refine` are for plain mixtures.
 
 `newton_rounds` takes Newton's steps at several h, with EM among the trials, all in one exchange. From what a sample
-found `polish` goes on with all clients, of whom it asks scores for the most part.
+found `polish_random_effects` goes on with all clients, of whom it asks scores for the most part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...exchange.random_effects import INFORMATION, RandomEffects, RandomEffects
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
 from ..updates import Penalty
-from .updates import OBSERVED_SHARE, Fitted, em_step, learned, newton_steps, values
+from .updates import OBSERVED_SHARE, Fitted, em_step, learned, newton_steps, penalised_likelihood_of
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""
@@ -81,7 +81,7 @@ def newton_rounds(
     fisher = True
     for _ in range(rounds):
         reply = yield RandomEffectsSums(units, trials, full, informed, fisher)
-        value = values(trials, reply, rules)
+        value = penalised_likelihood_of(trials, reply, rules)
         c = int(np.argmax(value))
         gain = np.inf if best is None else float(value[c] - best.value)
         if gain > 0:
@@ -119,7 +119,7 @@ def newton_rounds(
     return best
 
 
-def polish(
+def polish_random_effects(
     units: StandardUnits, found: Fitted, rules: Penalty, polished: float = POLISHED
 ) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Take Newton's steps on more clients from what a sample found, whose curvature serves as long as it is of use.
@@ -132,7 +132,7 @@ def polish(
     ahead, share, ask = mixture, 1.0, False
     for _ in range(_MOST_POLISH):
         reply = yield RandomEffectsSums(units, mixture, found.full, (0,) if ask else (), fisher=False)
-        value = float(values(mixture, reply, rules)[0])
+        value = float(penalised_likelihood_of(mixture, reply, rules)[0])
         if value < before:  # too far: some of the way is tried
             share *= _SHORTER[0]
             if share < _SHORTER[-1]:
@@ -164,11 +164,11 @@ def next_sample(
 
     Fisher's information stays that of the smaller sample.
     """
-    found = yield from polish(units, found, rules, polished)
+    found = yield from polish_random_effects(units, found, rules, polished)
     mixture = found.mixture if found.next_step is None else found.next_step
     reply = yield RandomEffectsSums(units, mixture, found.full, (0,), fisher=False)
     reply = _borrowed(reply, found.reply, ("expected",))
-    value = float(values(mixture, reply, rules)[0])
+    value = float(penalised_likelihood_of(mixture, reply, rules)[0])
     if value < found.value:
         return found
     return Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
@@ -202,7 +202,7 @@ def following(found: Fitted, mixture: RandomEffects) -> Fitted:
     """Judge a fit by the rules that follow from the noise of a mixture."""
     rows = found.reply.rows[0]
     rules = found.rules.fitting(float(rows @ np.exp(mixture.log_variance[0]) / rows.sum()))
-    value = float(values(found.mixture, found.reply, rules)[0])
+    value = float(penalised_likelihood_of(found.mixture, found.reply, rules)[0])
     return dataclasses.replace(found, rules=rules, value=value)
 
 

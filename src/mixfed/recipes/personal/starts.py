@@ -15,7 +15,7 @@ from ...exchange.units import StandardUnits
 from ..conversation import Talk
 from ..updates import Penalty
 from .climb import newton_rounds
-from .updates import Fitted, values
+from .updates import Fitted, penalised_likelihood_of
 
 _SIFTED, _KEPT = 6, 0.5
 """After so many rounds, this share of the starts goes on: earlier, the best may still look bad."""
@@ -47,7 +47,7 @@ class Track(Talk[RandomEffectsSums, Fitted]):
     def listen(self, reply: RandomEffectsReply, rules: Penalty) -> None:
         """Go on with a reply."""
         assert self.query is not None
-        self.value = max(self.value, float(values(self.query.candidates, reply, rules).max()))
+        self.value = max(self.value, float(penalised_likelihood_of(self.query.candidates, reply, rules).max()))
         self.hear(reply)
 
 

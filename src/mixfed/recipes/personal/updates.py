@@ -64,7 +64,7 @@ class Fitted:
     """Where that step leads, if it is at hand."""
 
 
-def values(candidates: RandomEffects, reply: RandomEffectsReply, rules: Penalty) -> Floats:
+def penalised_likelihood_of(candidates: RandomEffects, reply: RandomEffectsReply, rules: Penalty) -> Floats:
     """Give the penalised log likelihood of each candidate, (C,)."""
     log = candidates.log_variance
     added = _added_rows(log.shape[1])
@@ -251,11 +251,11 @@ class _Room:
         )
         return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
 
-    def along(self, faces: Sequence[SingularDiagonal], values: Floats) -> Floats:
+    def along(self, faces: Sequence[SingularDiagonal], penalised_likelihood_of: Floats) -> Floats:
         """Turn what is said of the free parameters (f, c) into what it says of directions along faces. -> (p, c)."""
-        parts = np.split(values[self.split :], self.k)
+        parts = np.split(penalised_likelihood_of[self.split :], self.k)
         moved = [face.directions.T @ part for face, part in zip(faces, parts, strict=True)]
-        return np.concatenate([values[: self.split], *moved])
+        return np.concatenate([penalised_likelihood_of[: self.split], *moved])
 
     def curvature_along(self, faces: Sequence[SingularDiagonal], observed_share: float) -> Floats:
         """Give the information of the directions along faces and what these cost, (p, p)."""

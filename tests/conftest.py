@@ -7,7 +7,9 @@ import pytest
 from hypothesis import settings
 
 from mixfed.candidates import Frame
+from mixfed.client import answer, memberships
 from mixfed.data import Clients
+from mixfed.exchange import Refine
 from mixfed.simulation import Simulation, simulate
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
@@ -37,6 +39,13 @@ def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows and targets of one client, in float64."""
     part = slice(clients.offsets[i], clients.offsets[i + 1])
     return clients.phi[part].astype(np.float64), clients.y[part]
+
+
+def own_models(query: Refine, clients: Clients) -> np.ndarray:
+    """Every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
+    kinds = memberships(query.mixture, clients, query.hard, query.loss).argmax(axis=1)
+    alone = (answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients))
+    return np.array([query.mixture.theta[j] + reply.mean_shift()[j] for j, reply in zip(kinds, alone, strict=True)])
 
 
 @pytest.fixture(scope="module")

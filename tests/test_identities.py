@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
-from conftest import client_rows, random_clients
+from conftest import client_rows, own_models, random_clients
 from mixfed import fedmd, fedx
-from mixfed.client import answer, memberships, own_models
+from mixfed.client import answer, memberships
 from mixfed.exchange import ApplyMoment, Census, FedAvg, FedProx, Mixture, Peak, Refine, Update
 from mixfed.pool import LocalPool
 from mixfed.settings import PaperSettings

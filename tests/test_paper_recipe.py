@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from conftest import own_models
 from mixfed import (
     Clients,
     DataError,
@@ -20,7 +21,6 @@ from mixfed import (
     simulate,
 )
 from mixfed.candidates import GramSum
-from mixfed.client import own_models
 from mixfed.data import Rows
 from mixfed.exchange import FedProx, Mixture, Refine
 from mixfed.journal import JournalPool, fingerprint

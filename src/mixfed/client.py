@@ -170,16 +170,6 @@ def memberships(mixture: Mixture, clients: Held, hard: bool = False, loss: Loss 
         return np.concatenate(list(over_blocks(one, clients)))
 
 
-def own_models(query: Refine, clients: Clients) -> Floats:
-    """Give every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
-    membership = memberships(query.mixture, clients, query.hard, query.loss)
-    theta = _mixture_arguments(query.mixture, clients.phi.dtype)[0]
-    with one_blas_thread():
-        return kernels.own_models(
-            *_packed(clients), theta, membership, query.loss.code, *update_arguments(query.update)
-        )
-
-
 def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
     """Draw the 2 l rows of this round, none of which an earlier round has used. -> (2 l,)."""
     begin, end = clients.offsets[place], clients.offsets[place + 1]

@@ -24,11 +24,9 @@ T = TypeVar("T")
 _MATH = {"reassoc", "contract", "arcp", "nsz"}
 _PARTS = (
     "bends",
-    "beside",
     "compiled",
     "fewrows",
     "kernels",
-    "lanes",
     "local",
     "losses",
     "moments",

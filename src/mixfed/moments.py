@@ -15,7 +15,7 @@ import numpy as np
 from .arrays import Array, Bools, Floats, Ints
 from .compiled import compiled
 from .kernels import TILE, most_rows, tile_end
-from .products import add_squares, in_words, lined, multiply, room_for
+from .products import add_squares
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
@@ -63,7 +63,7 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
 
 @compiled
 def scale_rows(phi: Array, begin: int, end: int, centre: Array, stretch: Array, out: Array) -> None:
-    """Shift and scale rows (n, d) to the beginning of out, `lined`; columns beyond those of phi are the constant 1."""
+    """Shift and scale rows (n, d) to the beginning of out; columns beyond those of phi are the constant 1."""
     width = phi.shape[1]
     for row in range(end - begin):
         for m in range(width):
@@ -80,11 +80,11 @@ def second_moments(
     width = len(stretch)
     gram, cross, square = np.zeros(width * (width + 1) // 2), np.zeros(width), 0.0
     # In double precision: columns may be nearly combinations.
-    x, target = lined(TILE, width, gram), np.empty(TILE)
+    x, target = np.empty((TILE, width)), np.empty(TILE)
     for begin in range(0, len(phi), TILE):
         rows = min(TILE, len(phi) - begin)
         scale_rows(phi, begin, begin + rows, centre, stretch, x)
-        add_squares(gram, x, width, rows, 1.0)
+        add_squares(gram, x[:rows], 1.0)
         for row in range(rows):
             target[row] = (y[begin + row] - target_centre) / target_unit
             square += target[row] * target[row]
@@ -110,16 +110,16 @@ def pair_moments(
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
     width, k = models.shape
-    size, words = most_rows(offsets), in_words(models)
+    size = most_rows(offsets)
     moments = np.zeros((k, width * (width + 1) // 2))
-    x, e, whole = lined(size, width, phi), lined(size, width, phi), lined(size, width, phi)
-    predicted = room_for(size, words)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    e, whole = np.empty_like(x), np.empty_like(x)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, stretch, x)
-        multiply(x, tile, words, predicted)
+        np.dot(x[:tile], models, predicted[:tile])
         for j in range(k):
             rows = clients = 0
             for i in range(begin, end):
@@ -137,8 +137,8 @@ def pair_moments(
                     rows += 1
                 clients += 1
             if clients > 0:
-                add_squares(moments[j], whole, width, clients, 1.0)
-                add_squares(moments[j], e, width, rows, -1.0)
+                add_squares(moments[j], whole[:clients], 1.0)
+                add_squares(moments[j], e[:rows], -1.0)
         begin = end
     return moments
 
@@ -162,7 +162,7 @@ def project(
     n_clients, width = len(offsets) - 1, basis.shape[1]
     square, cross = np.zeros(n_clients), np.zeros((n_clients, width))
     gram = np.zeros((n_clients, width * (width + 1) // 2))
-    x = np.empty((len(phi), len(stretch)), phi.dtype)  # not lined: BLAS multiplies it
+    x = np.empty((len(phi), len(stretch)), phi.dtype)
     scale_rows(phi, 0, len(phi), centre, stretch, x)
     z, predicted = np.dot(x, basis), np.dot(x, model)
     for i in range(n_clients):

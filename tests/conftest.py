@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from mixfed.clients.answers import answer
+from mixfed.clients.memberships import memberships
 from mixfed.clients.packed import Clients
 from mixfed.evaluation.simulation import Simulation, simulate
+from mixfed.exchange.local_update import LocalUpdate
 from mixfed.exchange.units import StandardUnits
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
@@ -43,3 +46,10 @@ def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
 def small() -> Simulation:
     """Clients of three kinds, enough for some sites."""
     return simulate(n_clients=900, dim=5, n_clusters=3, noise=0.3, n_anchors=20, anchor_rows=220, seed=3)
+
+
+def own_models(query: LocalUpdate, clients: Clients) -> np.ndarray:
+    """Every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
+    kinds = memberships(query.mixture, clients, query.hard, query.loss).argmax(axis=1)
+    alone = (answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients))
+    return np.array([query.mixture.theta[j] + reply.mean_shift()[j] for j, reply in zip(kinds, alone, strict=True)])

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
-from conftest import client_rows, random_clients
+from conftest import client_rows, own_models, random_clients
 from mixfed.clients.answers import answer
-from mixfed.clients.answers.local_update import own_models
 from mixfed.clients.local import LocalPool
 from mixfed.clients.memberships import memberships
 from mixfed.exchange.anchors import ApplyMoment

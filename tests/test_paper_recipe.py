@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import own_models
 from mixfed import (
     AutoSettings,
     Clients,
@@ -21,7 +22,6 @@ from mixfed import (
     fit_paper,
     simulate,
 )
-from mixfed.clients.answers.local_update import own_models
 from mixfed.exchange.journal import JournalPool, fingerprint
 from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
 from mixfed.exchange.moments import GramSum

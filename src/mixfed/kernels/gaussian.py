@@ -14,9 +14,8 @@ import numpy as np
 from ..core.arrays import Array, Floats, Ints
 from ..core.compile import compiled
 from ..families.base import SQUARED
-from ..lanes import LANES, LINE, read, read_line, write, write_line, zeros
 from .moments import scale_rows
-from .products import ROOM, add_products, add_squares, in_words, lined, multiply, room_for
+from .products import add_products, add_squares, gather
 from .tiles import most_rows, tile_end, tile_losses
 
 _PILE = 768
@@ -129,41 +128,23 @@ def log_likelihood(top: Floats, whole: Floats, out: Floats) -> None:
 
 
 @compiled
-def _add_shares(
-    membership: Floats,
-    losses: Floats,
-    sizes: Ints,
-    begin: int,
-    end: int,
-    clients: Floats,
-    rows: Floats,
-    loss: Floats,
-) -> None:
+def _add_shares(membership: Floats, losses: Floats, offsets: Ints, clients: Floats, rows: Floats, loss: Floats) -> None:
     """Add the memberships (m, L) of some clients to ``clients`` (L,), and times their rows and losses to the others."""
-    block = np.empty((3, LANES))
-    for j in range(0, len(clients), LANES):
-        people, lines, left = zeros(), zeros(), zeros()
-        for i in range(begin, end):
-            share = read(membership, i, j)
-            people += share
-            lines += np.float64(sizes[i]) * share
-            left += share * read(losses, i, j)
-        write(block, 0, 0, people)
-        write(block, 1, 0, lines)
-        write(block, 2, 0, left)
-        for lane in range(min(LANES, len(clients) - j)):
-            clients[j + lane] += block[0, lane]
-            rows[j + lane] += block[1, lane]
-            loss[j + lane] += block[2, lane]
+    for i in range(len(membership)):
+        n_rows = offsets[i + 1] - offsets[i]
+        for j in range(len(clients)):
+            clients[j] += membership[i, j]
+            rows[j] += n_rows * membership[i, j]
+            loss[j] += membership[i, j] * losses[i, j]
 
 
 @compiled
-def _take_up(gram: Floats, pile: Array, width: int, p: int, height: int) -> None:
-    """Add the second moments of a pile, `lined`, to those of its kind (L, D (D + 1) / 2), or take them away."""
+def _take_up(gram: Floats, pile: Array, p: int) -> None:
+    """Add the second moments of pile p to those of its kind (L, D (D + 1) / 2), or take them away."""
     if p < len(gram):
-        add_squares(gram[p], pile, width, height, 1.0)
+        add_squares(gram[p], pile, 1.0)
     else:
-        add_squares(gram[p - len(gram)], pile, width, height, -1.0)
+        add_squares(gram[p - len(gram)], pile, -1.0)
 
 
 @compiled
@@ -190,11 +171,9 @@ def _add_missing_information(
     """
     width, k = models.shape
     q, size, pairs = width + 2, most_rows(offsets), k * (k + 1) // 2
-    words = in_words(models)
-    x, predicted = lined(size, width, phi), room_for(size, words)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
     score, active = np.zeros((k, q)), np.empty(k, np.int64)
-    tall = _PAIRS + ROOM
-    left, right = np.empty((pairs, tall, q)), lined(pairs * tall, q, total)
+    left, right = np.empty((pairs, _PAIRS, q)), np.empty((pairs, _PAIRS, q))
     height = np.zeros(pairs, np.int64)
     for i in range(len(offsets) - 1):
         count = 0
@@ -206,7 +185,7 @@ def _add_missing_information(
             continue
         n_rows = offsets[i + 1] - offsets[i]
         scale_rows(phi, offsets[i], offsets[i + 1], centre, inverse_sd, x)
-        multiply(x, n_rows, words, predicted)
+        np.dot(x[:n_rows], models, predicted[:n_rows])
         for j in active[:count]:
             own = score[j]
             own[:] = 0.0
@@ -225,14 +204,14 @@ def _add_missing_information(
                 h = height[pair]
                 for m in range(q):
                     left[pair, h, m] = weight * score[a, m]
-                    right[pair * tall + h, m] = score[b, m]
+                    right[pair, h, m] = score[b, m]
                 height[pair] = h + 1
                 if h + 1 == _PAIRS:
-                    add_products(total[pair], left[pair], right[pair * tall :], _PAIRS)
+                    add_products(total[pair], left[pair], right[pair])
                     height[pair] = 0
     for pair in range(pairs):
         if height[pair] > 0:
-            add_products(total[pair], left[pair], right[pair * tall :], height[pair])
+            add_products(total[pair], left[pair, : height[pair]], right[pair, : height[pair]])
 
 
 @compiled
@@ -272,10 +251,10 @@ def expect(
     """
     width, total = models.shape
     count, k = log_weight.shape
-    n_clients, size, words = len(offsets) - 1, most_rows(offsets), in_words(models)
-    x, predicted = lined(size, width, phi), room_for(size, words)
-    target, weights = np.empty((1, size), phi.dtype), np.zeros((1, predicted.shape[1]), phi.dtype)
-    losses, membership = np.empty((n_clients + LANES, total)), np.empty((n_clients + LANES, total))
+    n_clients, size = len(offsets) - 1, most_rows(offsets)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, total), phi.dtype)
+    target, weights = np.empty(size, phi.dtype), np.empty(total, phi.dtype)
+    losses, membership = np.empty((n_clients, total)), np.empty((n_clients, total))
     top, whole, likelihood = np.empty((size, count)), np.empty((size, count)), np.zeros(count)
     active = np.empty(total + 1, np.int64)
     clients, rows, loss = np.zeros(total), np.zeros(total), np.zeros(total)
@@ -285,9 +264,7 @@ def expect(
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
     room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
-    tall = room + ROOM
-    pile, height = lined(piles * tall, width, phi), np.zeros(piles, np.int64)
-    lines = x.shape[1] * x.itemsize // LINE
+    pile, height = np.empty((piles, room, width), phi.dtype), np.zeros(piles, np.int64)
     sizes = offsets[1:] - offsets[:-1]
     begin = 0
     while begin < n_clients:
@@ -295,19 +272,19 @@ def expect(
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, inverse_sd, x)
         for row in range(tile):
-            target[0, row] = (y[first + row] - target_centre) / target_unit
-        multiply(x, tile, words, predicted)
-        tile_losses(_CODE, target, predicted, offsets[begin:end] - first, sizes[begin:end], losses[begin:])
+            target[row] = (y[first + row] - target_centre) / target_unit
+        np.dot(x[:tile], models, predicted[:tile])
+        tile_losses(_CODE, target, predicted[:tile], offsets[begin : end + 1], losses[begin:end])
         shape = (end - begin, count, k)
         left, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
         posterior(left, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
         log_likelihood(top[: end - begin], whole, likelihood)
-        _add_shares(membership, losses, sizes, begin, end, clients, rows, loss)
+        _add_shares(membership[begin:end], losses[begin:end], offsets[begin : end + 1], clients, rows, loss)
         for i in range(begin, end):
             a, b = offsets[i] - first, offsets[i + 1] - first
             moving = 0
             for j in range(total):  # without a jump that cannot be foreseen
-                weights[0, j] = membership[i, j]
+                weights[j] = membership[i, j]
                 active[moving] = j
                 moving += abs(membership[i, j] - (before[i, j] if known else 0.0)) > negligible
             for j in active[: moving if curvature else 0]:
@@ -316,26 +293,23 @@ def expect(
                 row = a
                 while row < b:
                     if height[p] == room:
-                        _take_up(gram, pile[p * tall :], width, p, room)
+                        _take_up(gram, pile[p], p)
                         height[p] = 0
                     some = min(b - row, room - height[p])
-                    place = p * tall + height[p]
-                    for h in range(some):
-                        for line in range(lines):
-                            write_line(pile, place + h, line, root * read_line(x, row + h, line))
+                    gather(x, row, row + some, root, pile[p], height[p])
                     height[p] += some
                     row += some
             for row in range(a, b):
-                for j in range(0, predicted.shape[1], LANES):
-                    write(predicted, row, j, read(weights, 0, j) * (target[0, row] - read(predicted, row, j)))
-        add_products(score, predicted, x, tile)
+                for j in range(total):
+                    predicted[row, j] = weights[j] * (target[row] - predicted[row, j])
+        add_products(score, predicted[:tile], x[:tile])
         begin = end
     for p in range(piles if curvature else 0):
         if height[p] > 0:
-            _take_up(gram, pile[p * tall :], width, p, height[p])
+            _take_up(gram, pile[p, : height[p]], p)
     numbers = np.empty((count, 1 + k * (3 + k + width + gram.shape[1] * curvature)))
     for c in range(count):
-        own = np.ascontiguousarray(membership[:n_clients, c * k : (c + 1) * k])
+        own = np.ascontiguousarray(membership[:, c * k : (c + 1) * k])
         numbers[c, 0], end = likelihood[c], 1
         for part in (clients, rows, 2.0 * loss):  # squared residuals
             end = _put(part[c * k : (c + 1) * k], numbers, c, end)
@@ -352,4 +326,4 @@ def expect(
         )
         units = (centre, inverse_sd, target_centre, target_unit)
         _add_missing_information(phi, y, offsets, *units, own, mine, lost, np.exp(-log_variance[c]), missing[i])
-    return numbers, missing, membership[:n_clients]
+    return numbers, missing, membership

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.arrays import Array, Bools, Floats, Ints
 from ..core.compile import compiled
-from .products import add_squares, in_words, lined, multiply, room_for
+from .products import add_squares
 from .tiles import TILE, most_rows, tile_end
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -54,16 +54,16 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
             total[m] += phi[row, m]
         target_low, target_high = min(target_low, y[row]), max(target_high, y[row])
         target += y[row]
-    constant_columns, value = low == high, np.zeros(width)
+    steady, value = low == high, np.zeros(width)
     for m in range(width):
-        value[m] = low[m] if constant_columns[m] else 0.0
+        value[m] = low[m] if steady[m] else 0.0
         low[m], high[m] = round_down(low[m]), round_up(high[m])
-    return low, high, constant_columns, value, total, target, round_down(target_low), round_up(target_high)
+    return low, high, steady, value, total, target, round_down(target_low), round_up(target_high)
 
 
 @compiled
 def scale_rows(phi: Array, begin: int, end: int, centre: Array, inverse_sd: Array, out: Array) -> None:
-    """Shift and scale rows (n, d) to the beginning of out, `lined`; columns beyond those of phi are the constant 1."""
+    """Shift and scale rows (n, d) to the beginning of out; columns beyond those of phi are the constant 1."""
     width = phi.shape[1]
     for row in range(end - begin):
         for m in range(width):
@@ -80,11 +80,11 @@ def second_moments(
     width = len(inverse_sd)
     gram, cross, square = np.zeros(width * (width + 1) // 2), np.zeros(width), 0.0
     # In double precision: columns may be nearly combinations.
-    x, target = lined(TILE, width, gram), np.empty(TILE)
+    x, target = np.empty((TILE, width)), np.empty(TILE)
     for begin in range(0, len(phi), TILE):
         rows = min(TILE, len(phi) - begin)
         scale_rows(phi, begin, begin + rows, centre, inverse_sd, x)
-        add_squares(gram, x, width, rows, 1.0)
+        add_squares(gram, x[:rows], 1.0)
         for row in range(rows):
             target[row] = (y[begin + row] - target_centre) / target_unit
             square += target[row] * target[row]
@@ -110,16 +110,16 @@ def pair_moments(
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
     width, k = models.shape
-    size, words = most_rows(offsets), in_words(models)
+    size = most_rows(offsets)
     moments = np.zeros((k, width * (width + 1) // 2))
-    x, e, whole = lined(size, width, phi), lined(size, width, phi), lined(size, width, phi)
-    predicted = room_for(size, words)
+    x, predicted = np.empty((size, width), phi.dtype), np.empty((size, k), phi.dtype)
+    e, whole = np.empty_like(x), np.empty_like(x)
     begin = 0
     while begin < len(offsets) - 1:
         end = tile_end(offsets, begin)
         first, tile = offsets[begin], offsets[end] - offsets[begin]
         scale_rows(phi, first, first + tile, centre, inverse_sd, x)
-        multiply(x, tile, words, predicted)
+        np.dot(x[:tile], models, predicted[:tile])
         for j in range(k):
             rows = clients = 0
             for i in range(begin, end):
@@ -137,8 +137,8 @@ def pair_moments(
                     rows += 1
                 clients += 1
             if clients > 0:
-                add_squares(moments[j], whole, width, clients, 1.0)
-                add_squares(moments[j], e, width, rows, -1.0)
+                add_squares(moments[j], whole[:clients], 1.0)
+                add_squares(moments[j], e[:rows], -1.0)
         begin = end
     return moments
 
@@ -162,7 +162,7 @@ def project(
     n_clients, width = len(offsets) - 1, basis.shape[1]
     square, cross = np.zeros(n_clients), np.zeros((n_clients, width))
     gram = np.zeros((n_clients, width * (width + 1) // 2))
-    x = np.empty((len(phi), len(inverse_sd)), phi.dtype)  # not lined: BLAS multiplies it
+    x = np.empty((len(phi), len(inverse_sd)), phi.dtype)
     scale_rows(phi, 0, len(phi), centre, inverse_sd, x)
     z, predicted = np.dot(x, basis), np.dot(x, model)
     for i in range(n_clients):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...core.arrays import Array, Floats, Ints
-from ...core.threads import one_blas_thread
 from ...exchange.local_update import FedProx, LocalUpdate, ModelSum, Update
 from ...kernels import local_updates as local
 from ...kernels import tiles as kernels
 from ..blocks import summed
-from ..memberships import memberships, mixture_arguments
+from ..memberships import mixture_arguments
 from ..packed import Clients
 from ..store import ClientData
 from .dispatch import answer
@@ -29,16 +28,6 @@ def model_sum(block: Clients, sums: tuple[Floats, Floats, Floats, Floats, float]
     """Name what the kernel gives."""
     shift, mass, count, loss, likelihood = sums
     return ModelSum(shift, block.n_rows, mass, count, loss, likelihood)
-
-
-def own_models(query: LocalUpdate, clients: Clients) -> Floats:
-    """Give every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
-    membership = memberships(query.mixture, clients, query.hard, query.loss)
-    theta = mixture_arguments(query.mixture, clients.phi.dtype)[0]
-    with one_blas_thread():
-        return kernels.own_models(
-            *_packed(clients), theta, membership, query.loss.code, *update_arguments(query.update)
-        )
 
 
 def _packed(clients: Clients) -> tuple[Array, Floats, Ints]:

@@ -160,7 +160,7 @@ def test_every_exchange_has_an_answer_of_the_same_name():
     exchanges = {path.stem for path in (HOME / "exchange").glob("*.py")}
     answers = {path.stem for path in (HOME / "clients" / "answers").glob("*.py")} - {"__init__", "dispatch"}
     assert answers <= exchanges
-    assert exchanges - answers == {"__init__", "base", "codec", "journal", "pool", "registry"}
+    assert exchanges - answers == {"__init__", "base", "codec", "journal", "pool", "registry", "shapes"}
 
 
 def test_no_public_name_stands_twice_in_a_room():

@@ -20,10 +20,11 @@ from mixfed.core.arrays import Floats
 from mixfed.exchange.anchors import Descend
 from mixfed.exchange.base import Batch
 from mixfed.exchange.census import Census
-from mixfed.exchange.codec import MessageError, check, decode, encode
+from mixfed.exchange.codec import decode, encode
 from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
 from mixfed.exchange.mixture import Candidates, MixtureSums, SplitMoments
 from mixfed.exchange.pool import Sample
+from mixfed.exchange.shapes import MessageError, check
 from mixfed.exchange.units import StandardUnits
 from mixfed.federation import FederatedPool, InProcess, Site
 from mixfed.federation.messages import Answer, Ask, Conclude, Enrol, check_answer, check_query, pack, pack_query, unpack

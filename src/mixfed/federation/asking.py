@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.arrays import Bytes
 from ..exchange.base import Query, Traffic
-from ..exchange.codec import MessageError
+from ..exchange.shapes import MessageError
 from .messages import Answer, Ask, Enrol, Enrolled, check_answer, header_of, unpack
 from .plausibility import check_enrolled
 from .transport import Transport

@@ -15,15 +15,15 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 import numpy as np
 
 from ..core.arrays import Bytes, Ints, Keys
-from ..exchange import codec as messages
+from ..exchange import codec, shapes
 from ..exchange.base import ASKED_AT_ONCE, Batch, BatchReply, PerClient, Query
 from ..exchange.census import Census
-from ..exchange.codec import MessageError
 from ..exchange.mixture import MixtureSums, SplitMoments
 from ..exchange.moments import PairMoments
 from ..exchange.pool import Sample
 from ..exchange.random_effects import RandomEffectsSums
 from ..exchange.registry import MESSAGES
+from ..exchange.shapes import MessageError
 
 VERSION = 7
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
@@ -108,17 +108,17 @@ _MESSAGES = MESSAGES | {kind.__name__: kind for kind in (Enrol, Enrolled, Conclu
 
 def pack_query(query: Any) -> Bytes:
     """Turn a query into the content of an `Ask`."""
-    return np.frombuffer(messages.encode(query), np.uint8)
+    return np.frombuffer(codec.encode(query), np.uint8)
 
 
 @lru_cache(maxsize=1)
 def _query(content: bytes) -> Any:
-    return messages.decode(content, _MESSAGES, only_finite=True)
+    return codec.decode(content, _MESSAGES, only_finite=True)
 
 
 def pack(message: Ask | Answer) -> bytes:
     """Turn a message into the bytes that travel."""
-    return messages.encode(message, _HEAD.pack(_MARK, VERSION))
+    return codec.encode(message, _HEAD.pack(_MARK, VERSION))
 
 
 def unpack(content: bytes, kind: type[M]) -> M:
@@ -135,12 +135,12 @@ def unpack(content: bytes, kind: type[M]) -> M:
         raise MessageError(
             f"version {version} of the wire format, not {VERSION}: all parties need the same version of mixfed"
         )
-    return cast(M, messages.decode(content, _MESSAGES, kind, mark=_HEAD.size, only_finite=True, copy=False))
+    return cast(M, codec.decode(content, _MESSAGES, kind, mark=_HEAD.size, only_finite=True, copy=False))
 
 
 def header_of(content: bytes) -> bytes:
     """Give the header of a message that could be read: all about it but its numbers."""
-    return messages.header_of(content, _HEAD.size)
+    return codec.header_of(content, _HEAD.size)
 
 
 def check_query(query: Any, columns: int) -> Mapping[str, int]:
@@ -160,7 +160,7 @@ def _sizes(query: Query[Any, Any] | PerClient[Any], columns: int) -> Mapping[str
         for part in query.parts:
             check_query(part, columns)
         return sizes
-    messages.check(query, type(query), sizes, bind=True)
+    shapes.check(query, type(query), sizes, bind=True)
     if isinstance(query, RandomEffectsSums):
         sizes["w"] = query.width
     elif isinstance(query, MixtureSums | PairMoments | SplitMoments):
@@ -182,14 +182,14 @@ def check_asked(query: Any, sizes: Mapping[str, int], asked: int) -> None:
 def check_answer(content: Any, query: Any, sizes: Mapping[str, int], asked: int = 0) -> None:
     """See that a content is what the query asks for, of ``asked`` single clients."""
     if isinstance(query, Batch):
-        messages.check(content, BatchReply, {}, bind=False)
+        shapes.check(content, BatchReply, {}, bind=False)
         if len(content.parts) != len(query.parts):
             raise MessageError(f"{len(content.parts)} replies to {len(query.parts)} queries")
         for part, question in zip(content.parts, query.parts, strict=True):
             check_answer(part, question, check_query(question, sizes["D"]))
         return
     found = {**sizes, "h": asked} if isinstance(query, PerClient) else dict(sizes)
-    messages.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol | Census))
+    shapes.check(content, _reply_kind(cast(Any, type(query))), found, bind=isinstance(query, Enrol | Census))
 
 
 @lru_cache

@@ -26,8 +26,8 @@ import numpy as np
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange.base import PerClient, Query, R, S, T
-from ..exchange.codec import MessageError, finite
 from ..exchange.pool import Roster, Sample, Who, joined
+from ..exchange.shapes import MessageError, finite
 from .asking import Asking, Exchange, Question, SentQuery, readable
 from .messages import (
     Answer,

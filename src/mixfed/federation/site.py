@@ -11,7 +11,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -65,24 +65,15 @@ class Site:
 
     def answer(self, content: bytes) -> bytes:
         """Answer a question. Whatever comes in, an answer goes out."""
-        _, packed = self.stages(content)
-        return packed
-
-    def stages(self, content: bytes) -> Iterator[bytes]:
-        """Answer a question in two stages: the answer is worked out, and then packed, which is given last.
-
-        Sites in one process can so do the first, most of which is compiled, side by side, and the other in a row.
-        """
         with self._one_at_a_time:
             # A question that is asked again, because the answer came late or got lost, is not worked out again.
             known, packed = self._last
-            answer = self._answer(content) if content != known else None
-        yield b""
-        if answer is not None:
-            packed = pack(answer)
-            if answer.clients >= 0:  # what failed may do better the next time
-                self._last = content, packed
-        yield packed
+            if content != known:
+                answer = self._answer(content)
+                packed = pack(answer)
+                if answer.clients >= 0:  # what failed may do better the next time
+                    self._last = content, packed
+            return packed
 
     def _answer(self, content: bytes) -> Answer:
         run, exchange, kind = "", -1, "unreadable"
@@ -190,6 +181,3 @@ def _with_intercept(clients: ClientData, intercept: bool) -> ClientData:
 def _read(content: bytes) -> Ask:
     """Read a question, once for sites in one process that are asked the same."""
     return unpack(content, Ask)
-
-
-# ---------------------------------------------------------------- a site's own file

@@ -22,11 +22,11 @@ from ...clients.store import ClientData
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
 from ...exchange.base import Batch, BatchReply
-from ...exchange.codec import MessageError
 from ...exchange.mixture import SplitMoments
 from ...exchange.moments import PairMoments, PairSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum
+from ...exchange.shapes import MessageError
 from ...tables.write import write_json
 
 _RUNS = 100

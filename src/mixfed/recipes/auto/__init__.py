@@ -101,13 +101,13 @@ def _fit_personal(
 ) -> Fit:
     """Fit kinds whose clients deviate."""
     from .. import personal  # which a plain fit can do without
-    from ..personal.updates import free_parameters, model_covariance
+    from ..personal.updates import count_parameters, model_covariance
 
     run, units = search.run, search.survey.units
     with run.timing("personal"):
         found, tried = personal.fit_personal(search, n_clusters, most, start)
     plain, factor = personal.as_refined(found), personal.factors_to_user(units, found)
-    bic = float(free_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
+    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
     model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
     return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
 

@@ -26,8 +26,9 @@ from ..auto.refine import Maximum
 from ..standardise import from_stretched
 from ..updates import Penalty
 from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish_random_effects, started
+from .fitted import Fitted
 from .starts import drawn, multi_start
-from .updates import Fitted, cost_of_diagonal, free_parameters
+from .updates import cost_of_diagonal, count_parameters
 
 if TYPE_CHECKING:
     from ..auto.select import Selection
@@ -241,7 +242,7 @@ def _numbers(units: StandardUnits, full: bool) -> int:
 def _judged(search: Selection, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
     """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
     rows, everyone = float(found.reply.rows[0].sum()), search.survey.census.n_rows
-    free = free_parameters(found)
+    free = count_parameters(found)
     likelihood = search.in_units(found.likelihood, found.reply)
     expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
     left_out = None

@@ -17,7 +17,8 @@ from ...exchange.random_effects import INFORMATION, RandomEffects, RandomEffects
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
 from ..updates import Penalty
-from .updates import OBSERVED_SHARE, Fitted, em_step, learned, newton_steps, penalised_likelihood_of
+from .fitted import Fitted, penalised_likelihood_of
+from .updates import OBSERVED_SHARE, em_step, learned, newton_steps
 
 _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""

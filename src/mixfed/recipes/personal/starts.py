@@ -15,7 +15,7 @@ from ...exchange.units import StandardUnits
 from ..conversation import Talk
 from ..updates import Penalty
 from .climb import newton_rounds
-from .updates import Fitted, penalised_likelihood_of
+from .fitted import Fitted, penalised_likelihood_of
 
 _SIFTED, _KEPT = 6, 0.5
 """After so many rounds, this share of the starts goes on: earlier, the best may still look bad."""

@@ -59,7 +59,7 @@ def compare(
     """
     from ..evaluation.compare import RIVALS
     from ..evaluation.compare import compare as contest
-    from ..tables.roles import read_rows
+    from ..tables.reading import planned, read_rows
     from . import progress, screen
     from .columns import need_columns
     from .output_checks import check_folder
@@ -69,8 +69,8 @@ def compare(
     client, target = need_columns(data, client, target, "compare", quiet=silent)
     if out is not None:
         check_folder(out, data)
-    rows = read_rows(data, client, target, split_names(features), intercept=intercept)
-    when = None if time is None else read_rows(data, client, None, [time], intercept=False).phi[:, 0]
+    rows = read_rows(*planned(data, client, target, split_names(features)), intercept=intercept)
+    when = None if time is None else read_rows(*planned(data, client, None, [time]), intercept=False).phi[:, 0]
     with progress.Trials(silent, len(RIVALS) * (1 if time else splits)) as watch:
         found = contest(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch

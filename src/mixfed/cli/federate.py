@@ -259,10 +259,9 @@ def local(
     table = open_clients(data, client, target, split_names(features), intercept=intercept)
     if not as_json:
         show_notes(notes_on(data, table, client, target, features))
-    names = table.features[: len(table.features) - table.intercept]
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
-        made = divide(data, client, target, names, sites, place)
+        made = divide(table, client, target, sites, place)
         with progress.Rounds(quiet=as_json) as watch:
             pool, settings = LocalPool(table), job.recipe_settings()
             alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=seed, watch=watch)

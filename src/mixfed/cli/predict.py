@@ -66,7 +66,7 @@ def predict(
     from ..clients.store import is_store
     from ..model.model import Model
     from ..report.folder import read_assignment
-    from ..tables.roles import read_rows
+    from ..tables.reading import planned, read_rows
     from ..tables.write import write_table
     from .output_checks import check_table
 
@@ -83,7 +83,7 @@ def predict(
     if history is not None:
         recent = _assignment(model, history, uncertainty=None if interval is None else True)
         known = known.updated(recent) if known is not None else recent
-    rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
+    rows = read_rows(*planned(data, client, None, model.features), intercept=model.has_intercept)
     columns = {"prediction": model.predict(rows, known)}
     if interval is not None:
         columns["low"], columns["high"] = model.predict_interval(rows, known, interval).T

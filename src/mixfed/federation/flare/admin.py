@@ -231,12 +231,12 @@ class Result:
 
 def read_result(folder: Path) -> Result:
     """Read what `AdminSession.fetch` has put in a folder."""
-    from ...tables.roles import read_table
+    from ...tables.sources import read_parquet
 
     about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in (folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()]
     traffic = Traffic(about["exchanges"], about["bytes_down"], about["bytes_up"])
-    trace = read_table(folder / "trace.parquet").to_pylist()
+    trace = read_parquet(folder / "trace.parquet").to_pylist()
     fit = Fit(Model.load(folder), trace, traffic, about["seconds"], about["stop"])
     return Result(fit, about, [line for line in lines if "number" in line])
 

@@ -76,15 +76,14 @@ def compare(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )
     if out is not None:
-        from ..core.files import write_all
+        from ..core.files import write_all, write_json, write_text
         from ..report.comparison_chart import comparison_svg
-        from ..tables.write import write_json
 
         out.mkdir(parents=True, exist_ok=True)
         picture = comparison_svg(found)
         write_all(
             {
-                out / "comparison.svg": lambda path: path.write_text(picture, encoding="utf-8"),
+                out / "comparison.svg": lambda path: write_text(path, picture),
                 out / "comparison.json": lambda path: write_json(path, found.to_dict()),
             }
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import SettingsError
+from ..core.names import MODEL
 from .following import fetch_results, show_results, tell_how_to_go_on
 from .options import (
     AsJson,
@@ -269,7 +270,7 @@ def local(
         found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if out is not None:  # here all sites have the same columns
-        dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / "model.json")
+        dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / MODEL)
     if as_json:
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return

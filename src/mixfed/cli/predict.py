@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import DataError, SettingsError
+from ..core.names import CLIENTS
 from .options import Data, FitFolder, Packed, Quiet, say, tidy
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def predict(
 
     if interval is not None and not 0 < interval < 1:
         raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")
-    check_table(out, data, history, folder / "clients.parquet")
+    check_table(out, data, history, folder / CLIENTS)
     if is_store(data):
         raise DataError(
             f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"

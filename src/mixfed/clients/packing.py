@@ -17,11 +17,12 @@ import pyarrow as pa
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError
+from ..core.files import whole_folder, write_json
 from ..tables.reading import Put, planned, write_rows
 from ..tables.roles import Plan, Watch
 from ..tables.rows import with_intercept
 from ..tables.sources import Source
-from ..tables.write import write_json, write_parquet
+from ..tables.write import write_parquet
 from .packed import Clients, content_digest, offsets_of
 from .row_files import RowWriter
 from .store import FILES, FORMAT, Store, is_store
@@ -55,23 +56,12 @@ def pack(
     """
     _check_free(Path(out))
     table, plan = planned(Path(source), client, target, features, watch)
-    whole = Path(out).resolve()
-    partial, old = (whole.with_name(whole.name + ending) for ending in (".partial", ".old"))
-    _remove(partial)
-    partial.mkdir(parents=True)
-    try:
-        offsets = offsets_of(plan.counts)
-        with contextlib.closing(_Disk(partial, plan)) as disk:
+    offsets = offsets_of(plan.counts)
+    with whole_folder(Path(out), FILES) as folder:
+        with contextlib.closing(_Disk(folder, plan)) as disk:
             write_rows(table, plan, _by_client(offsets, disk.write), watch)
             digests = disk.phi.finish(), disk.y.finish()
-        _write_rest(partial, plan, offsets, *digests)
-        if whole.exists():
-            _remove(old)
-            whole.rename(old)
-        partial.rename(whole)
-        _remove(old)
-    finally:
-        _remove(partial)
+        _write_rest(folder, plan, offsets, *digests)
     return Store.open(out)
 
 
@@ -142,12 +132,3 @@ def _check_free(out: Path) -> None:
     there = {path.name for path in out.iterdir()} if out.is_dir() else None
     if there is None or not there <= set(FILES) or (there and not is_store(out)):
         raise DataError(f"{out}: there is something else here: choose another --out, or remove it")
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of ours; what others have put there stays, and is an error."""
-    if not folder.is_dir():
-        return
-    for name in (*FILES, *(f"{name}.partial" for name in FILES)):
-        (folder / name).unlink(missing_ok=True)
-    folder.rmdir()

@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from .. import __version__
 from ..core.errors import DataError, SettingsError
-from ..core.files import write_all
+from ..core.files import write_all, write_json, write_whole
+from ..core.names import CLIENTS, MODEL, REPORT, RUN, TRACE
 from ..exchange.base import Traffic
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
 from ..tables.sources import read_parquet
-from ..tables.write import parquet_writer, write_json, write_whole
+from ..tables.write import parquet_writer
 
-MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
 
 

@@ -184,7 +184,7 @@ def read_by(work: Callable[[Source], T], path: Path, client: str | None = None) 
 
 
 def as_table(frame: Any, named: Sequence[str | None]) -> pa.Table:
-    """Make an Arrow table of a data frame, with text as Arrow's functions take it: frames of polars have views of it."""
+    """Make an Arrow table of a data frame, with text as Arrow's functions take it: polars has views of it."""
     try:
         if hasattr(frame, "reset_index"):
             levels = [name for name in frame.index.names if name is not None and name in named and name not in frame]

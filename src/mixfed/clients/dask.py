@@ -34,6 +34,7 @@ from ..core.arrays import Array, Ints
 from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange.base import PerClient, Query, R, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
+from ..kernels import name_for
 from .dask_shards import (
     FromFiles,
     FromMemory,
@@ -152,7 +153,7 @@ class DaskPool:
 
         def total() -> list[Any]:
             told = self._told(query)
-            parts = [delayed(answer_shard, pure=False)(told, *asked) for asked in self._asked(who)]
+            parts = [delayed(answer_shard, pure=False)(told, self._kernels, *asked) for asked in self._asked(who)]
             while len(parts) > 1:
                 parts = [delayed(add_replies, pure=False)(*parts[at : at + _FAN]) for at in range(0, len(parts), _FAN)]
             return parts
@@ -169,7 +170,9 @@ class DaskPool:
         def replies() -> list[Any]:
             shards = self._held()
             return [
-                delayed(answer_each_shard, pure=False)(self._told(query.part(which)), shards[shard], places)
+                delayed(answer_each_shard, pure=False)(
+                    self._told(query.part(which)), self._kernels, shards[shard], places
+                )
                 for shard, which, places in parts
             ]
 
@@ -196,6 +199,7 @@ class DaskPool:
         """Keep what is known of the shards; shard i has the clients at places edges[i]:edges[i + 1]."""
         self.features, self.roster, self._edges = features, roster, edges
         self._shards = self._shards or [None] * self.n_shards
+        self._kernels = name_for(int(roster.rows.sum()) * len(features))  # by the whole, not by a shard
 
     def _split(self, who: Array) -> Iterator[tuple[int, Array, Array]]:
         """Say for each shard with anybody of ``who`` (c,) in it which of them these are, and at which of its places."""

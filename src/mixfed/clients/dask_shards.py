@@ -20,6 +20,7 @@ from ..core.errors import DataError
 from ..core.threads import one_blas_thread
 from ..exchange.base import S
 from ..exchange.pool import Sample
+from ..kernels import named
 from .answers import answer, answer_each
 from .packed import Clients
 from .store import ClientData
@@ -126,18 +127,18 @@ def _unpack(phi: Array, y: Array, offsets: Array, ids: Array, features: tuple[st
     return _Shard(phi, y, offsets, ids, features)
 
 
-def answer_shard(query: bytes, shard: Clients, places: Array | None = None) -> Any:
-    """Answer a query for a shard, or for some of its clients, by their places."""
+def answer_shard(query: bytes, kernels: str, shard: Clients, places: Array | None = None) -> Any:
+    """Answer a query for a shard, or for some of its clients, by their places, by the kernels of a name."""
     _keep_freed_memory()
     with one_blas_thread():
-        return answer(pickle.loads(query), shard if places is None else shard.subset(places))
+        return answer(pickle.loads(query), shard if places is None else shard.subset(places), named(kernels))
 
 
-def answer_each_shard(query: bytes, shard: Clients, places: Array) -> Any:
+def answer_each_shard(query: bytes, kernels: str, shard: Clients, places: Array) -> Any:
     """Answer a query for each of some clients of a shard."""
     _keep_freed_memory()
     with one_blas_thread():
-        return answer_each(pickle.loads(query), shard.subset(places))
+        return answer_each(pickle.loads(query), shard.subset(places), named(kernels))
 
 
 @cache

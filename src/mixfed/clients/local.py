@@ -11,6 +11,7 @@ from ..core.arrays import Array
 from ..core.threads import one_blas_thread, side_by_side
 from ..exchange.base import PerClient, Query, R, S, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
+from ..kernels import chosen
 from .answers import answer, answer_each
 from .packed import Clients, cut, offsets_of
 from .store import ClientData
@@ -21,6 +22,7 @@ class LocalPool:
 
     def __init__(self, clients: ClientData) -> None:
         self.clients = clients
+        self.kernels = chosen(clients.n_rows * clients.dim)
         self.traffic = Traffic()
         self._sample: tuple[Sample, Clients] | None = None
 
@@ -54,14 +56,14 @@ class LocalPool:
     def answer(self, query: Query[S, Any], who: Who = None) -> S:
         """Give the sum as in an exchange, which is not counted as one."""
         with one_blas_thread():
-            return cast(S, answer(query, self.asked(who)))
+            return cast(S, answer(query, self.asked(who), self.kernels))
 
     def answer_each(self, query: PerClient[R], who: Array) -> R:
         """Answer for single clients, a block of them at a time: they may be large."""
 
         def some(edges: tuple[int, int]) -> R:
             which = np.arange(*edges)
-            return cast(R, answer_each(query.part(which), self.clients.subset(who[which])))
+            return cast(R, answer_each(query.part(which), self.clients.subset(who[which]), self.kernels))
 
         blocks = cut(offsets_of(self.clients.rows[who]), self.dim)
         with one_blas_thread():

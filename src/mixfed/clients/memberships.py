@@ -10,8 +10,7 @@ from ..core.arrays import Array, Floats
 from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
 from ..families.base import SQUARED, Loss
-from ..kernels import tiles as kernels
-from ..kernels.client_effects import client_effects
+from ..kernels import chosen, plain
 from .blocks import over_blocks
 from .packed import Clients
 from .store import ClientData
@@ -26,7 +25,7 @@ def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, loss:
     def one(block: Clients) -> Floats:
         # In double precision, whatever that of the rows: here nothing is centred, and an offset would cost the digits.
         phi, y, offsets = block.design.astype(np.float64, copy=False), block.y / unit, block.offsets
-        return kernels.memberships(phi, y, offsets, *mixture_arguments(scaled, phi.dtype), hard, loss.code)
+        return plain.memberships(phi, y, offsets, *mixture_arguments(scaled, phi.dtype), hard, loss.code)[0]
 
     with one_blas_thread():
         return np.concatenate(list(over_blocks(one, clients)))
@@ -51,10 +50,14 @@ def own_effects(
         log_weight = np.log(mixture.weights)
     theta, factor = np.ascontiguousarray(mixture.theta / unit), np.ascontiguousarray(factor / unit)
     variance = (mixture.noise / unit) ** 2
+    client_effects = chosen(clients.n_rows * clients.dim).client_effects
 
     def one(block: Clients) -> tuple[Floats, Floats, Floats]:
         design = np.ascontiguousarray(block.design, dtype=np.float64)
-        return client_effects(design, block.y / unit, block.offsets, theta, factor, variance, log_weight, uncertainty)
+        found: tuple[Floats, Floats, Floats] = client_effects(
+            design, block.y / unit, block.offsets, theta, factor, variance, log_weight, uncertainty
+        )
+        return found
 
     with one_blas_thread():
         parts = list(over_blocks(one, clients))

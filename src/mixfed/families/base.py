@@ -1,14 +1,14 @@
 """What a row costs under a model: the seam between the algorithm and the kind of regression.
 
-A loss is named by a `Loss` and computed by two compiled functions that branch on its code, so that
-one kernel serves every loss and its compiled form can be kept on disk.
+A loss is named by a `Loss` and computed by two functions of a number or of arrays, which branch on its code: so one
+kernel serves every loss, and its compiled form can be kept on disk.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ..core.compile import compiled
 from ..core.errors import SettingsError
 
 
@@ -31,14 +31,12 @@ def loss_named(name: str) -> Loss:
     return LOSSES[name]
 
 
-@compiled
-def value(code: int, y: float, predictor: float) -> float:
+def value(code: int, y: Any, predictor: Any) -> Any:
     """Loss of one row: for a normal target, half the squared residual."""
     residual = y - predictor
     return 0.5 * residual * residual
 
 
-@compiled
-def slope(code: int, y: float, predictor: float) -> float:
+def slope(code: int, y: Any, predictor: Any) -> Any:
     """How fast the loss falls as the predictor grows: for a normal target, the residual."""
     return y - predictor

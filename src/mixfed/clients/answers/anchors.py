@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,6 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Array
 from ...exchange.anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
-from ...kernels import moments
-from ...kernels.power_iteration import power_iteration
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
@@ -20,7 +19,7 @@ from .units import kernel_rows, pooled_model
 
 
 @answer.register
-def _apply_moment(query: ApplyMoment, clients: ClientData) -> BlockSum:
+def _apply_moment(query: ApplyMoment, clients: ClientData, kernels: ModuleType) -> BlockSum:
     """Y Q = sum_i a_i (b_i^T Q) for a_i, b_i the residual moments of the client's two rows."""
     anchors, dim, width = query.block.shape
 
@@ -41,7 +40,7 @@ def _apply_moment(query: ApplyMoment, clients: ClientData) -> BlockSum:
 
 
 @answer_each.register
-def descend(query: Descend, clients: Clients) -> AnchorReplies:
+def descend(query: Descend, clients: Clients, kernels: ModuleType) -> AnchorReplies:
     """Take one step of moment descent on each anchor (h of them).
 
     Notes
@@ -60,7 +59,7 @@ def descend(query: Descend, clients: Clients) -> AnchorReplies:
     left, right = moments[:, : query.pairs], moments[:, query.pairs :]
     matrix = left.transpose(0, 2, 1) @ right / query.pairs  # A, (h, r, r)
     start = draws.normal(query.seed, "power", query.round, clients.keys, matrix.shape[1])
-    direction, size = power_iteration(matrix, start, query.power_rounds)
+    direction, size = kernels.power_iteration(matrix, start, query.power_rounds)
     sign = np.where(np.einsum("hr,hr->h", direction, moments.mean(axis=1)) >= 0, 1.0, -1.0)
     heading = np.einsum("hdr,hr->hd", query.basis, sign[:, None] * direction)
     stride = np.where(size > query.threshold, query.rate * size, 0.0)
@@ -83,7 +82,7 @@ def _stretched_basis(query: Project, precision: np.dtype[Any]) -> Array:
 
 
 @answer_each.register
-def _project(query: Project, clients: Clients) -> AnchorEquations:
+def _project(query: Project, clients: Clients, kernels: ModuleType) -> AnchorEquations:
     units, kind = query.units, clients.phi.dtype
     models = pooled_model(units, kind), _stretched_basis(query, kind)
-    return AnchorEquations(clients.rows.astype(np.float64), *moments.project(*kernel_rows(clients, units), *models))
+    return AnchorEquations(clients.rows.astype(np.float64), *kernels.project(*kernel_rows(clients, units), *models))

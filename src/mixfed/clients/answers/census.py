@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 import numpy as np
 
 from ...exchange.census import Census, CensusSum, LargestNorm, LargestNormSum
-from ...kernels import moments
-from ...kernels import tiles as kernels
 from ..blocks import over_blocks, summed
 from ..packed import Clients
 from ..store import ClientData
@@ -14,16 +15,16 @@ from .dispatch import answer
 
 
 @answer.register
-def _census(query: Census, clients: ClientData) -> CensusSum:
+def _census(query: Census, clients: ClientData, kernels: ModuleType) -> CensusSum:
     def one(block: Clients) -> CensusSum:
         sizes, counts = np.unique(block.rows, return_counts=True)
-        looked = moments.census(block.phi, block.y, block.dim)
-        return CensusSum(sizes, counts, *looked, single=block.phi.dtype == np.float32)
+        looked: tuple[Any, ...] = kernels.census(block.phi, block.y, block.dim)
+        return CensusSum(*(sizes, counts, *looked, bool(block.phi.dtype == np.float32)))
 
     return summed(one, clients)
 
 
 @answer.register
-def _peak(query: LargestNorm, clients: ClientData) -> LargestNormSum:
-    largest = max(over_blocks(lambda block: kernels.peak(block.design, block.offsets), clients))
-    return LargestNormSum(moments.round_up(largest))  # one client's own is not to be told
+def _largest_norm(query: LargestNorm, clients: ClientData, kernels: ModuleType) -> LargestNormSum:
+    largest = max(over_blocks(lambda block: kernels.largest_norm(block.design, block.offsets), clients))
+    return LargestNormSum(float(kernels.round_up(largest)))  # one client's own is not to be told

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from ...core.arrays import Array, Floats, Ints
 from ...exchange.local_update import FedProx, LocalUpdate, ModelSum, Update
-from ...kernels import local_updates as local
-from ...kernels import tiles as kernels
+from ...kernels.plain import FEDAVG, FEDPROX
 from ..blocks import summed
 from ..memberships import mixture_arguments
 from ..packed import Clients
@@ -14,12 +15,12 @@ from .dispatch import answer
 
 
 @answer.register
-def _refine(query: LocalUpdate, clients: ClientData) -> ModelSum:
+def _local_update(query: LocalUpdate, clients: ClientData, kernels: ModuleType) -> ModelSum:
     update = update_arguments(query.update)
 
     def one(block: Clients) -> ModelSum:
         rows, models = _packed(block), mixture_arguments(query.mixture, block.phi.dtype)
-        return model_sum(block, kernels.refine(*rows, *models, query.hard, query.loss.code, *update))
+        return model_sum(block, kernels.local_updates(*rows, *models, query.hard, query.loss.code, *update))
 
     return summed(one, clients)
 
@@ -37,6 +38,6 @@ def _packed(clients: Clients) -> tuple[Array, Floats, Ints]:
 def update_arguments(update: Update | None) -> tuple[int, float, int]:
     """Give the kernels' code, step and number of local steps of an update; without one nothing moves."""
     if update is None:
-        return local.FEDAVG, 0.0, 0
-    kind = local.FEDPROX if isinstance(update, FedProx) else local.FEDAVG
+        return FEDAVG, 0.0, 0
+    kind = FEDPROX if isinstance(update, FedProx) else FEDAVG
     return kind, float(update.step), update.local_steps

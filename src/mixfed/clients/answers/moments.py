@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 
 from ...core.symmetric import packed
 from ...exchange.moments import Gram, GramSum, PairMoments, PairSum
-from ...kernels import moments
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer as answer
+from .dispatch import answer
 from .units import in_few_columns, kernel_rows, packed_identity, pooled_model
 
 
 @answer.register
-def _gram(query: Gram, clients: ClientData) -> GramSum:
+def _gram(query: Gram, clients: ClientData, kernels: ModuleType) -> GramSum:
     def one(block: Clients) -> GramSum:
         kind = block.phi.dtype
         shift, inverse_sd = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
         arguments = (shift, inverse_sd, query.target_centre, query.target_unit)
-        return GramSum(*moments.second_moments(block.phi, block.y, *arguments))
+        return GramSum(*kernels.second_moments(block.phi, block.y, *arguments))
 
     return summed(one, clients)
 
 
 @answer.register
-def _pair_moments(query: PairMoments, clients: ClientData) -> PairSum:
+def _pair_moments(query: PairMoments, clients: ClientData, kernels: ModuleType) -> PairSum:
     """sum_i [(sum e)(sum e)^T - sum e e^T] / (n_i - 1), where e = residual x: all pairs of different rows."""
     units, taken = in_few_columns(query.units)
 
     def one(block: Clients) -> PairSum:
         block = taken(block)
         ones = np.ones((block.n_clients, 1))
-        pairs = moments.pair_moments(*kernel_rows(block, units), pooled_model(units, block.phi.dtype), ones)
+        pairs = kernels.pair_moments(*kernel_rows(block, units), pooled_model(units, block.phi.dtype), ones)
         if not query.lone:
             return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
         alone = block.subset(np.flatnonzero(block.rows == 1))

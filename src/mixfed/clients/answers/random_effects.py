@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from functools import reduce
+from types import ModuleType
 
 import numpy as np
 
 from ...core.arrays import Floats
 from ...core.symmetric import unpacked
-from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffectsReply, RandomEffectsSums, information, roots
+from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffectsReply, RandomEffectsSums, roots
 from ..blocks import over_blocks, summed
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer as answer
+from .dispatch import answer
 
 
 @answer.register
-def _deviate(query: RandomEffectsSums, clients: ClientData) -> RandomEffectsReply:
+def _random_effects_sums(query: RandomEffectsSums, clients: ClientData, kernels: ModuleType) -> RandomEffectsReply:
     """Sum over clients in the units of Psi."""
-    from ...kernels import random_effects as marginal
-
     units, candidates, full = query.units, query.candidates, query.full
     count, k, dim = candidates.theta.shape
     theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
@@ -37,7 +36,9 @@ def _deviate(query: RandomEffectsSums, clients: ClientData) -> RandomEffectsRepl
 
     def one(block: Clients) -> tuple[Floats, ...]:
         mixture = (theta, matrices, full, log_variance, log_weight)
-        return marginal.expect(block.phi, block.y, block.offsets, *arguments, *mixture, informed, query.fisher)
+        rows = block.phi, block.y, block.offsets
+        sums: tuple[Floats, ...] = kernels.random_effects_sums(*rows, *arguments, *mixture, informed, query.fisher)
+        return sums
 
     def both(first: tuple[Floats, ...], second: tuple[Floats, ...]) -> tuple[Floats, ...]:
         for total, more in zip(first, second, strict=True):
@@ -45,6 +46,9 @@ def _deviate(query: RandomEffectsSums, clients: ClientData) -> RandomEffectsRepl
         return first
 
     likelihood, people, rows, gram, score, overlap, *rest, missing = reduce(both, over_blocks(one, clients))
+    information: tuple[Floats, Floats] = kernels.information(
+        candidates.log_variance, query.informed, full, query.fisher, gram, score, *rest
+    )
     return RandomEffectsReply(
         likelihood,
         people.reshape(count, k),
@@ -52,15 +56,13 @@ def _deviate(query: RandomEffectsSums, clients: ClientData) -> RandomEffectsRepl
         gram.reshape(count, k, -1),
         score.reshape(count, k, -1),
         overlap,
-        *information(query, gram, score, *rest),
+        *information,
         missing,
     )
 
 
 @answer.register
-def _leave_out(query: LeaveOut, clients: ClientData) -> LeftOutSum:
-    from ...kernels import leave_one_out as leaving
-
+def _leave_out(query: LeaveOut, clients: ClientData, kernels: ModuleType) -> LeftOutSum:
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.units.dim)
     spread = roots(query.units, candidates.spread.reshape(len(theta), -1), query.full)
@@ -71,6 +73,6 @@ def _leave_out(query: LeaveOut, clients: ClientData) -> LeftOutSum:
     def one(block: Clients) -> LeftOutSum:
         z, y = query.units.standardise(block.design, block.y)
         mixture = (models, spread, log_variance, log_weight)
-        return LeftOutSum(*leaving.leave_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
+        return LeftOutSum(*kernels.leave_one_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
 
     return summed(one, clients)

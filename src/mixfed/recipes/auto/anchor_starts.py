@@ -8,7 +8,7 @@ from ...core import draws
 from ...core.arrays import Floats
 from ...core.threads import side_by_side
 from ...exchange.mixture import Candidates
-from ...kernels import anchor_em as climbing
+from ...kernels import plain
 from ..updates import PRIOR_SHARE, Penalty, distinct, maximise, residual_variance
 from .anchors import Anchors, thinned
 from .merge_split import variants
@@ -104,7 +104,7 @@ def _spread_seeds(anchors: Anchors, k: int, starts: int, rng: np.random.Generato
     best = anchors.losses(theta[:, 0])
     for _ in range(1, k):
         excess = np.maximum(best - anchors.least[:, None], 0.0) + 1e-12
-        tries = climbing.drawn(np.cumsum(excess, axis=0), rng.random((starts, 3)))
+        tries = plain.drawn(np.cumsum(excess, axis=0), rng.random((starts, 3)))
         losses = anchors.losses(anchors.fits[tries.ravel()]).reshape(count, starts, 3)
         winner = np.minimum(losses, best[:, :, None]).sum(axis=0).argmin(axis=1)
         best = np.minimum(best, losses[:, each, winner])

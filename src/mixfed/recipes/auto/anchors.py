@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields
+from types import ModuleType
 
 import numpy as np
 
@@ -17,8 +18,7 @@ from ...core.symmetric import packed, unpacked
 from ...exchange.anchors import AnchorEquations
 from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.pool import Roster
-from ...kernels import anchor_em as climbing
-from ...kernels.gaussian import posterior
+from ...kernels import plain
 from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Penalty
 
 SIEVE_ROWS, LEAST_SIEVED = 240, 500
@@ -30,8 +30,8 @@ _OWN_RIDGE = 0.3
 class Anchors:
     """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
 
-    def __init__(self, statistics: AnchorEquations, weight: Floats, rules: Penalty) -> None:
-        self.statistics, self.weight, self.rules = statistics, weight, rules
+    def __init__(self, statistics: AnchorEquations, weight: Floats, rules: Penalty, kernels: ModuleType) -> None:
+        self.statistics, self.weight, self.rules, self.kernels = statistics, weight, rules, kernels
         self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
         # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
@@ -49,9 +49,8 @@ class Anchors:
             return self
         whole = self.statistics
         gram = packed(unpacked(whole.gram, self.dim)[:, columns[:, None], columns])
-        return Anchors(
-            AnchorEquations(whole.rows, whole.square, whole.cross[:, columns], gram), self.weight, self.rules
-        )
+        some = AnchorEquations(whole.rows, whole.square, whole.cross[:, columns], gram)
+        return Anchors(some, self.weight, self.rules, self.kernels)
 
     def with_penalty(self, rules: Penalty) -> Anchors:
         """Judge the same anchors by other rules; nothing that depends on their rows is done again."""
@@ -71,7 +70,7 @@ class Anchors:
         if step < 2:
             return self
         some = AnchorEquations(*(getattr(self.statistics, item.name)[::step] for item in fields(self.statistics)))
-        return Anchors(some, step * self.weight[::step], self.rules)
+        return Anchors(some, step * self.weight[::step], self.rules, self.kernels)
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -79,17 +78,16 @@ class Anchors:
 
     def _form(self, theta: Floats) -> Floats:
         """Write squared residuals under models theta (l, r) as a product with the table. -> (columns, l)."""
-        form = np.empty((self._table.shape[1], len(theta)))
-        climbing.features(np.ascontiguousarray(theta), form)
-        return form
+        return plain.quadratic_form(theta)
 
     def memberships(self, candidates: Candidates) -> tuple[Floats, Floats]:
         """Give log likelihoods (a, C) and memberships (a, C, k)."""
         count, k, dim = candidates.theta.shape
         losses = 0.5 * self.losses(candidates.theta.reshape(count * k, dim)).reshape(-1, count, k)
-        membership, top, whole = np.empty_like(losses), np.empty(losses.shape[:2]), np.empty(losses.shape[:2])
-        posterior(losses, self.rows, candidates.log_variance, candidates.log_weight, False, membership, top, whole)
-        return top + np.log(whole), membership
+        membership, likelihood = plain.posterior(
+            losses, self.rows, candidates.log_variance, candidates.log_weight, False
+        )
+        return likelihood, membership
 
     def expect(self, candidates: Candidates) -> MixtureReply:
         """Give the sums that an exchange with these anchors would give. Overlaps are not looked at here."""
@@ -117,7 +115,7 @@ class Anchors:
     def climb(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
         """Take EM steps on all candidates at once; stop early when none gains more than the tolerance."""
         moved = Candidates(*(np.array(getattr(candidates, item.name), order="C") for item in fields(candidates)))
-        value = climbing.climb(
+        value: Floats = self.kernels.em_steps(
             self._table,
             self._weighted_table,
             self.weight,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Floats
+from ...core.arrays import Floats
 
 
 def power_iteration(matrix: Floats, start: Floats, rounds: int) -> tuple[Floats, Floats]:

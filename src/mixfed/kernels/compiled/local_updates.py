@@ -1,22 +1,12 @@
-"""Local updates: what FedAvg and FedProx make of the models at single clients, in compiled code.
+"""Local updates in compiled code: `plain.local_updates`, whose words are used here.
 
-A client with rows X (n, d), targets y (n,) and membership lambda in a kind moves its copy of the kind's model theta by
-s steps against the gradient of its loss (FedAvg), or to the minimum of the loss with a proximal term (FedProx). With
-rate = eta lambda / n,
-
-    FedAvg:   theta <- theta - rate X^T (X theta - y), s times;
-    FedProx:  theta <- theta + (X^T X + I / rate)^-1 X^T (y - X theta).
-
-What it sends is its shift, new theta - old theta. By Lemma 1 of the paper, with r = y - X theta, that is X^T w,
+By Lemma 1 of the paper the shift of a client is, with r = y - X theta, that is X^T w,
 
     FedAvg:   w = rate sum_{l < s} (I - rate X X^T)^l r,
     FedProx:  w = (X X^T + I / rate)^-1 r.
 
 So a client with few rows needs its features for X X^T and for X^T w only, and no local step looks at them again; with
 another loss than the squared one, a step adds rate times the loss' slope at the predictions as X X^T w has moved them.
-
-All of it is in double precision, whatever that of the rows: beside the products of columns far from zero, such as
-years, single precision would lose I / rate, and with it most digits.
 
 Shapes: n rows, c clients, k kinds, d features.
 """
@@ -25,20 +15,95 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Array, Floats, Ints
-from ..core.compile import compiled, inlined
-from ..families.base import slope
+from ...core.arrays import Array, Floats, Ints
+from ...core.compile import compiled, inlined
+from ...families import base
+from ..plain.local_updates import FEDPROX, NEGLIGIBLE
 from .small_matrices import solve_ridge
+from .tiles import most_rows, tile_end, tile_losses
 
-FEDAVG, FEDPROX = 0, 1
+slope = compiled(base.slope)
+
 _DEEP = 2
 """FedAvg looks at X X^T if a client has at most so many rows for each local step; else steps themselves are cheaper."""
-_NEGLIGIBLE = 1e-17
-"""Memberships below this move no model by more than rounding does."""
 
 
 @compiled
-def add_shifts(
+def _tile_memberships(
+    losses: Floats, offsets: Ints, log_weights: Floats, noise: Floats, hard: bool, out: Floats
+) -> float:
+    """Turn the losses (c, k) of a tile's clients into memberships out (c, k); give their log likelihood.
+
+    Memberships are the posterior, or, if ``hard``, 1 for the model of least loss, the first of equals.
+    """
+    k = len(noise)
+    log_noise, precision = np.log(noise), 1.0 / (noise * noise)
+    likelihood = 0.0
+    for i in range(len(out)):
+        n_rows, top, best = offsets[i + 1] - offsets[i], -np.inf, 0
+        for j in range(k):
+            score = log_weights[j] - n_rows * log_noise[j] - losses[i, j] * precision[j]
+            out[i, j] = score
+            top = max(top, score)
+            best = j if losses[i, j] < losses[i, best] else best
+        whole = 1.0 if hard else 0.0
+        for j in range(k):
+            if hard:
+                out[i, j] = 1.0 if j == best else 0.0
+            else:
+                out[i, j] = np.exp(out[i, j] - top)
+                whole += out[i, j]
+        for j in range(k):
+            out[i, j] /= whole
+        likelihood += top + np.log(whole)
+    return likelihood
+
+
+@compiled
+def local_updates(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    theta: Array,
+    log_weights: Floats,
+    noise: Floats,
+    hard: bool,
+    code: int,
+    update: int,
+    step: float,
+    local_steps: int,
+) -> tuple[Floats, Floats, Floats, Floats, float]:
+    """Estimate memberships and move local models. theta (d, k), in the precision of phi.
+
+    Gives the sums over clients of n_i times the shift (k, d), n_i times the membership (k,), memberships (k,),
+    membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
+    """
+    dim, k = theta.shape
+    shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
+    size = most_rows(offsets)
+    predicted, losses, membership = np.empty((size, k), phi.dtype), np.empty((size, k)), np.empty((size, k))
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = tile_end(offsets, begin)
+        edges, count = offsets[begin : end + 1], end - begin
+        x, target = phi[edges[0] : edges[-1]], y[edges[0] : edges[-1]]
+        np.dot(x, theta, predicted[: len(x)])
+        tile_losses(code, target, predicted[: len(x)], edges, losses)
+        likelihood += _tile_memberships(losses, edges, log_weights, noise, hard, membership[:count])
+        for i in range(count):
+            for j in range(k):
+                mass[j] += (edges[i + 1] - edges[i]) * membership[i, j]
+                clients[j] += membership[i, j]
+                if membership[i, j] != 0.0:  # whose loss may be infinite
+                    loss[j] += membership[i, j] * losses[i, j]
+        if local_steps > 0:
+            _add_shifts(code, update, step, local_steps, x, target, predicted, edges, membership[:count], shift)
+        begin = end
+    return shift, mass, clients, loss, likelihood
+
+
+@compiled
+def _add_shifts(
     code: int,
     update: int,
     step: float,
@@ -63,7 +128,7 @@ def add_shifts(
         begin, end = offsets[i] - offsets[0], offsets[i + 1] - offsets[0]
         rows, own_x, own_y = end - begin, x[begin:end], y[begin:end]
         for j in range(len(total)):
-            if membership[i, j] <= _NEGLIGIBLE:  # what is no number is not, so that it shows
+            if membership[i, j] <= NEGLIGIBLE:  # what is no number is not, so that it shows
                 continue
             rate, now = step * membership[i, j] / rows, predicted[begin:end, j]
             if update == FEDPROX:

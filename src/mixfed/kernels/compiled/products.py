@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Array, Floats
-from ..core.compile import compiled
+from ...core.arrays import Array, Floats
+from ...core.compile import compiled
 
 _TOGETHER = 512
 """Rows whose products are summed in their own precision."""

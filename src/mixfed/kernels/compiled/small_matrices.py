@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Floats
-from ..core.compile import compiled
+from ...core.arrays import Floats
+from ...core.compile import compiled
 
 
 @compiled
-def reflect(x: Floats, y: Floats) -> float:
+def householder_reduce(x: Floats, y: Floats) -> float:
     """Turn rows x (n, w), y (n,) of which there are more than w into w rows and a rest, in place.
 
     Householder's reflections keep X^T X, X^T y and y^T y. Gives the sum of squares of what is left of y below.

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Array, Floats, Ints
-from ..core.compile import compiled
-from .moments import scale_rows
-from .random_effects_information import add_pairs, bend, seat
-from .small_matrices import factorise, reflect, solve_back, solve_lower
+from ...core.arrays import Array, Floats, Ints
+from ...core.compile import compiled
+from ..plain.random_effects import NEGLIGIBLE
+from .random_effects_information import add_pairs, observed_information, seat
+from .small_matrices import factorise, householder_reduce, solve_back, solve_lower
+from .tiles import scale_rows
 
-_NEGLIGIBLE = 1e-10
-"""Memberships below this do not count."""
 _TILE, _NUMBERS, _HIGHER = 1024, 100_000, 4
 """Rows, and numbers in their products with all Psi, that are looked at together: they stay in the cache. Before rows
 are reflected, there may be so many times as many."""
@@ -68,7 +67,7 @@ def _gather(
     begin, end = offsets[0], offsets[-1]
     tile, width, top = end - begin, own_x.shape[1], 0
     scale_rows(phi, begin, end, centre, inverse_sd, raw)
-    # Product and residual in one loop, here and in `expect`: as two, last bits depended on where arrays lie in memory.
+    # Product and residual in one loop, here and below: as two, last bits depended on where arrays lie in memory.
     for row in range(tile):
         known = 0.0
         for a in range(len(slope)):
@@ -84,7 +83,7 @@ def _gather(
         first, after, rest = offsets[i] - begin, offsets[i + 1] - begin, 0.0
         n = min(after - first, width)
         if after - first > width:
-            rest = reflect(own_x[first:after], own_y[first:after])
+            rest = householder_reduce(own_x[first:after], own_y[first:after])
         if top < first:
             for row in range(n):
                 own_y[top + row] = own_y[first + row]
@@ -166,7 +165,7 @@ def _derive(
         share, size = shares[i], about[i, 1]
         sums[0] += share
         sums[1] += share * size
-        if share < _NEGLIGIBLE:
+        if share < NEGLIGIBLE:
             continue
         first, after = int(about[i, 0]), int(about[i + 1, 0])
         n, scale = after - first, np.sqrt(share)
@@ -227,7 +226,7 @@ def _pack_sides(squares: Floats, sides: Floats) -> None:
 
 
 @compiled
-def expect(
+def random_effects_sums(
     phi: Array,
     y: Floats,
     offsets: Ints,
@@ -313,7 +312,9 @@ def expect(
                 waiting[asked] = seat(shares[j : j + k, :people], waiting[asked], seats, unsure[asked])
             place = asked * k + j % k
             room, told = (twice, leans, left, right), (products[place], sides[place, 2], seats, slopes[asked, j % k])
-            traces[place, 1] += bend(heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told)
+            traces[place, 1] += observed_information(
+                heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told
+            )
             rows, pushes = twice[: len(heap)], leans[:count]
             squares[j, 2] += np.dot(rows.T, rows)
             squares[j, 3] += np.dot(who.T, pushes)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Floats, Ints
-from ..core.compile import compiled
-from .small_matrices import factorise, reflect, solve_lower
+from ...core.arrays import Floats, Ints
+from ...core.compile import compiled
+from .small_matrices import factorise, householder_reduce, solve_lower
 
 
 @compiled
@@ -48,7 +48,7 @@ def client_effects(
             n = len(own)
             rest, extra = 0.0, 0
             if n > width:
-                rest = reflect(own, left)
+                rest = householder_reduce(own, left)
                 n, extra = width, n - width
             for row in range(n):
                 error[row] = left[row]

@@ -1,4 +1,4 @@
-"""Compiled mathematics of the tuning-free recipe: what one block of clients says about candidates.
+"""What one block of clients says about candidates, in compiled code: `plain.mixture`, whose words are used here.
 
 Rows are taken in tiles that stay in the cache: shifted and scaled (x), multiplied with all models at once, turned into
 memberships, and summed into scores and normal equations. Products are in the precision of phi, sums over tiles in
@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Array, Floats, Ints
-from ..core.compile import compiled
-from ..families.base import SQUARED
-from .moments import scale_rows
+from ...core.arrays import Array, Floats, Ints
+from ...core.compile import compiled
+from ...families.base import SQUARED
+from ..plain.mixture import NEGLIGIBLE, NEGLIGIBLE_SINGLE, WAVERING
 from .products import add_products, add_squares, gather
-from .tiles import most_rows, tile_end, tile_losses
+from .tiles import most_rows, scale_rows, tile_end, tile_losses
 
 _PILE = 768
 """Bytes of a column of rows of a kind that are gathered before they are multiplied: with 32 features they stay in a
 core's first cache, and all piles in its second."""
-_NEGLIGIBLE, _NEGLIGIBLE_SINGLE = 1e-10, 1e-8
-"""Memberships below this do not count in the normal equations, which are the curvature; the scores have them all. With
-rows in single precision their products are not better known than by the second."""
-_WAVERING, _PAIRS = 1e-5, 64
-"""A client with w_j (1 - w_j) below the first misses no information about kind j worth the name; clients of a pair of
-kinds are gathered by so many."""
+_PAIRS = 64
+"""Clients of a pair of kinds are gathered by so many."""
 _FAR = -40.0
 """exp of less is below rounding."""
 _CODE = SQUARED.code
@@ -178,7 +174,7 @@ def _add_missing_information(
     for i in range(len(offsets) - 1):
         count = 0
         for j in range(k):
-            if membership[i, j] * (1.0 - membership[i, j]) > _WAVERING:
+            if membership[i, j] * (1.0 - membership[i, j]) > WAVERING:
                 active[count] = j
                 count += 1
         if count == 0:
@@ -223,7 +219,7 @@ def _put(values: Floats, out: Floats, row: int, place: int) -> int:
 
 
 @compiled
-def expect(
+def mixture_sums(
     phi: Array,
     y: Floats,
     offsets: Ints,
@@ -263,7 +259,7 @@ def expect(
     known = len(before) > 0
     # What is gained is gathered first, what is lost in a second half.
     piles = 2 * total if known else total
-    room, negligible = _PILE // phi.itemsize, _NEGLIGIBLE if phi.itemsize == 8 else _NEGLIGIBLE_SINGLE
+    room, negligible = _PILE // phi.itemsize, NEGLIGIBLE if phi.itemsize == 8 else NEGLIGIBLE_SINGLE
     pile, height = np.empty((piles, room, width), phi.dtype), np.zeros(piles, np.int64)
     sizes = offsets[1:] - offsets[:-1]
     begin = 0

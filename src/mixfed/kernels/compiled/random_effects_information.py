@@ -1,6 +1,6 @@
 """Compiled mathematics of personal models: what clients say of the curvature of the likelihood.
 
-See `marginal`, whose sums these are part of.
+See `random_effects`, whose sums these are part of.
 
 Shapes: m rows, k kinds, w features, t = w (w + 1) / 2, q numbers of a kind.
 """
@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arrays import Floats, Ints
-from ..core.compile import compiled
+from ...core.arrays import Floats, Ints
+from ...core.compile import compiled
+from ..plain.random_effects import CURVED, WAVERING
 from .small_matrices import inverse_lower, packed_moments
-
-_CURVED, _WAVERING = 1e-6, 1e-5
-"""Memberships below the first do not count in the information. A client with p_j (1 - p_j) below the second misses no
-information about kind j worth the name."""
 
 
 @compiled
-def bend(
+def observed_information(
     heap: Floats,
     pulls: Floats,
     kept: Ints,
@@ -40,8 +37,8 @@ def bend(
 ) -> float:
     """Add what the clients of a tile say of the curvature to products (tall, t) and side (w,); gives r^T V^-3 r.
 
-    heap (h, w), pulls (p, w), kept (p + 1, 2) and backs (n,) as `marginal` makes them for one model. twice (h or more,
-    w) gets V^-1 X, leans (p or more, w) gets w, both by the root of the membership, and own (o, q) the scores of the
+    heap (h, w), pulls (p, w), kept (p + 1, 2), backs (n,) as `random_effects` makes them for one model. twice (h or
+    more, w) gets V^-1 X, leans (p or more, w) gets w, both by the root of the membership, and own (o, q) the scores of
     clients who waver, at their seats (m,); left (m, tall) and right (m, t) are for use.
     """
     cubes, top = 0.0, 0
@@ -50,12 +47,12 @@ def bend(
     for spot in range(len(pulls)):
         i, low, high = kept[spot, 0], kept[spot, 1], kept[spot + 1, 1]
         share, first, n, w = shares[i], int(about[i, 0]), high - low, leans[spot]
-        if share < _CURVED:
+        if share < CURVED:
             twice[low:high], w[:] = 0.0, 0.0
             continue
         solved, u, root, back = heap[low:high], pulls[spot], roots[first : first + n], backs[first : first + n]
         rest, scale = about[i, 2] / (variance * variance), np.sqrt(share)
-        cubes += share * (noise_bends(root, solved, back, again, twice[low:high], w) + rest / variance)
+        cubes += share * (noise_information(root, solved, back, again, twice[low:high], w) + rest / variance)
         for a in range(width):
             side[a] += scale * w[a]
         a_packed = right[top]
@@ -77,7 +74,7 @@ def bend(
 
 
 @compiled
-def noise_bends(root: Floats, solved: Floats, back: Floats, again: Floats, twice: Floats, w: Floats) -> float:
+def noise_information(root: Floats, solved: Floats, back: Floats, again: Floats, twice: Floats, w: Floats) -> float:
     """Give K^-T solved -> twice (m, w) and its product with V^-1 r -> w (w,), and r^T V^-3 r.
 
     root (m, m), solved = K^-1 X (m, w), back = V^-1 r (m,); again (m or more,) is for use.
@@ -107,7 +104,7 @@ def noise_bends(root: Floats, solved: Floats, back: Floats, again: Floats, twice
 @compiled
 def wavers(share: float) -> bool:
     """Say whether a membership leaves a client's kind open."""
-    return share * (1.0 - share) > _WAVERING
+    return share * (1.0 - share) > WAVERING
 
 
 @compiled

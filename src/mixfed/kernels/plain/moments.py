@@ -1,0 +1,124 @@
+"""Sums of the survey: a census of columns, and moments of rows and of pairs of rows.
+
+Nothing is whitened row by row: whoever asks turns the sums into standard units, which costs d times less.
+
+Shapes: n rows, m clients, k models, D columns with the intercept, r columns of a basis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.arrays import Array, Bools, Floats, Ints
+from ...core.symmetric import packed
+from .rows import alike, by_client, scaled
+
+_LARGEST = float(np.finfo(np.float64).max)
+_NEGLIGIBLE = 1e-14
+"""Clients with less weight would not change the sums."""
+_AT_ONCE = 8192
+"""Rows that are scaled at once where whole columns are summed."""
+
+
+def round_down(values: Floats | float) -> Floats:
+    """Give the next numbers of three bits that are not larger."""
+    mantissa, exponent = np.frexp(values)
+    return np.maximum(np.ldexp(np.floor(8.0 * mantissa) / 8.0, exponent), -_LARGEST)
+
+
+def round_up(values: Floats | float) -> Floats:
+    """Give the next numbers of three bits that are not smaller."""
+    return -round_down(-np.asarray(values))
+
+
+def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+    """Look at all columns and at the target; columns beyond those of phi are the constant 1.
+
+    Gives for each column (D,) its range in round numbers, whether it has the same value in all rows, that value or 0,
+    and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
+    in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
+    """
+    dim = phi.shape[1]
+    low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
+    low[:dim], high[:dim], total[:dim] = phi.min(axis=0), phi.max(axis=0), phi.sum(axis=0, dtype=np.float64)
+    constant = low == high
+    target = float(y.sum()), float(round_down(y.min())), float(round_up(y.max()))
+    return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
+
+
+def second_moments(
+    phi: Array, y: Floats, centre: Array, inverse_sd: Array, target_centre: float, target_unit: float
+) -> tuple[Floats, Floats, float]:
+    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
+    width = len(inverse_sd)
+    gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
+    for first in range(0, len(phi), _AT_ONCE):
+        x = scaled(phi[first : first + _AT_ONCE], centre, inverse_sd)
+        target = (y[first : first + _AT_ONCE] - target_centre) / target_unit
+        gram += x.T @ x
+        cross += target @ x
+        square += float(target @ target)
+    return packed(gram), cross, square
+
+
+def pair_moments(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    inverse_sd: Array,
+    target_centre: float,
+    target_unit: float,
+    models: Array,
+    weight: Floats,
+) -> Floats:
+    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
+
+    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
+    """
+    sizes = np.diff(offsets)
+    x = scaled(phi, centre, inverse_sd)
+    residual = ((y - target_centre) / target_unit)[:, None] - x @ models
+    found = []
+    for own, left in zip(weight.T, residual.T, strict=True):
+        counts = (sizes > 1) & (own > _NEGLIGIBLE)
+        e = x * (left * np.repeat(np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1)), sizes))[:, None]
+        whole = by_client(e, offsets)
+        found.append(packed(whole.T @ whole - e.T @ e))
+    return np.stack(found)
+
+
+def project(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Array,
+    inverse_sd: Array,
+    target_centre: float,
+    target_unit: float,
+    model: Array,
+    basis: Array,
+) -> tuple[Floats, Floats, Floats]:
+    """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
+
+    Squares (m,), cross products (m, r), second moments, packed (m, r (r + 1) / 2).
+    """
+    x = scaled(phi, centre, inverse_sd)
+    z, residual = x @ basis, (y - target_centre) / target_unit - (x @ model)[:, 0]
+    rows, columns = np.tril_indices(basis.shape[1])
+    return (
+        by_client(residual**2, offsets),
+        by_client(residual[:, None] * z, offsets),
+        by_client(z[:, rows] * z[:, columns], offsets),
+    )
+
+
+def largest_norm(phi: Array, offsets: Ints) -> float:
+    """Give the largest |X_i|^2 / n_i of any client, the norm being the spectral one."""
+    dim, largest = phi.shape[1], 0.0
+    for _, rows in alike(offsets, dim * dim):
+        x = phi[rows].astype(np.float64)
+        n = rows.shape[1]
+        products = x @ x.swapaxes(1, 2) if n <= dim else x.swapaxes(1, 2) @ x
+        largest = max(largest, float(np.linalg.eigvalsh(products)[:, -1].max()) / n)
+    return largest

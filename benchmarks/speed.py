@@ -33,7 +33,7 @@ from mixfed.exchange.mixture import Candidates, MixtureSums
 from mixfed.exchange.pool import Pool
 from mixfed.model.fit import Fit
 from mixfed.model.residuals import residuals
-from mixfed.recipes.standardise import from_user, gram_query, inspect, make_frame
+from mixfed.recipes.standardise import from_user, gram_query, inspect, make_units
 from mixfed.report import report_html
 from rivals import flexmix, has_flexmix
 
@@ -89,7 +89,7 @@ def exact_round(clients: Clients, theta: np.ndarray, noise: float) -> Callable[[
     pool: Pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    frame, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    frame, _ = make_units(columns, pool.ask(gram_query(columns)), census.n_rows)
     k = len(theta)
     log_variance = np.full((1, k), 2.0 * np.log(noise / frame.scale))
     candidate = Candidates(from_user(frame, theta)[None], log_variance, np.full((1, k), -np.log(k)))

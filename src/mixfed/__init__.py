@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .recipes.paper import fit_paper
     from .recipes.settings import AutoSettings, PaperSettings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first used, so that `import mixfed` and `mixfed --help` stay quick.
 _HOMES = {

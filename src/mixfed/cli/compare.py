@@ -58,7 +58,7 @@ def compare(
     Example: `mixfed compare clients.parquet --client client --target y --splits 2`
     """
     from ..evaluation.compare import RIVALS
-    from ..evaluation.compare import compare as contest
+    from ..evaluation.compare import compare as run_comparison
     from ..tables.reading import planned, read_rows
     from . import progress, screen
     from .columns import need_columns
@@ -72,7 +72,7 @@ def compare(
     rows = read_rows(*planned(data, client, target, split_names(features)), intercept=intercept)
     when = None if time is None else read_rows(*planned(data, client, None, [time]), intercept=False).phi[:, 0]
     with progress.Trials(silent, len(RIVALS) * (1 if time else splits)) as watch:
-        found = contest(
+        found = run_comparison(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )
     if out is not None:
@@ -90,4 +90,4 @@ def compare(
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
     elif not quiet:
-        screen.show(*screen.contest_table(found))
+        screen.show(*screen.comparison_table(found))

@@ -90,7 +90,7 @@ def up(path: Kits) -> None:
     Example: `mixfed federate up site-1`
     """
     _require_engine()
-    from ..federation.flare import processes as parties
+    from ..federation.flare import processes
     from ..federation.flare.kits import Role, open_kit, open_kits
     from ..federation.site_file import open_site
 
@@ -107,7 +107,7 @@ def up(path: Kits) -> None:
                     "this site would contribute nothing"
                 )
             typer.echo(f"{kit.name}: {clients.n_clients} clients, {clients.n_rows} rows, {names} features")
-        party = parties.start(kit)
+        party = processes.start(kit)
         there = party.wait(_REACHING)
         if there:
             what = f"listens on {kit.address}" if kit.role is Role.SERVER else f"is registered with {kit.address}"
@@ -124,10 +124,10 @@ def down(path: Kits) -> None:
     Example: `mixfed federate down site-1`
     """
     _require_engine()
-    from ..federation.flare import processes as parties
+    from ..federation.flare import processes
     from ..federation.flare.kits import open_kits
 
-    count = parties.stop(open_kits(path))
+    count = processes.stop(open_kits(path))
     typer.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
 
 
@@ -208,8 +208,8 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     from . import screen
 
     admin = open_kit(kit, Role.ADMIN)
-    with AdminSession(admin) as desk:
-        sites, jobs = desk.sites(), desk.jobs()
+    with AdminSession(admin) as session:
+        sites, jobs = session.sites(), session.jobs()
     missing = sorted(set(admin.sites()) - set(sites))
     if as_json:
         told = [dataclasses.asdict(job) for job in jobs]

@@ -27,23 +27,23 @@ def fetch_results(kit: Kit, run: NamedJob, out: Path, *, quiet: bool, again: boo
     from ..report import write_report
     from . import progress
 
-    with AdminSession(kit) as desk, progress.Rounds(quiet=quiet) as watch:
-        job = desk.latest(run) if again else None
-        if job is None or follow(desk, job, watch) != DONE:
-            job = desk.go_on(run) if again else desk.submit(run)
-            follow(desk, job, watch)
-        desk.fetch(job, out)
+    with AdminSession(kit) as session, progress.Rounds(quiet=quiet) as watch:
+        job = session.latest(run) if again else None
+        if job is None or follow(session, job, watch) != DONE:
+            job = session.go_on(run) if again else session.submit(run)
+            follow(session, job, watch)
+        session.fetch(job, out)
     found = read_result(out)
     write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
     return found
 
 
-def follow(desk: AdminSession, job: str, watch: Watcher) -> str:
+def follow(session: AdminSession, job: str, watch: Watcher) -> str:
     """Wait for a job, or stop it with the command."""
     try:
-        return desk.follow(job, watch)
+        return session.follow(job, watch)
     except KeyboardInterrupt:
-        desk.abort(job)
+        session.abort(job)
         raise
 
 

@@ -16,7 +16,7 @@ from ..core.names import REPORT
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
-from ..model.traits import by_difference, crowd, digits, title, traits, typical_error
+from ..model.traits import by_difference, counts, digits, title, traits, typical_error
 from ..report.folder import FILES
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableTyp
     return [table, f"The largest difference of a coefficient is {difference:.2g}."]
 
 
-def contest_table(found: Comparison) -> list[RenderableType]:
+def comparison_table(found: Comparison) -> list[RenderableType]:
     """Show how all rivals did, the best in bold."""
     from ..evaluation.compare import SMALL
 
@@ -175,7 +175,7 @@ def jobs_table(jobs: Sequence[Submitted]) -> Table:
 
 def _sampling(model: Model) -> list[RenderableType]:
     """Say if the kinds were sought among some clients only."""
-    clients, _ = crowd(model)
+    clients, _ = counts(model)
     asked = model.details.get("searched_clients", clients)
     if asked == clients:
         return []

@@ -32,7 +32,7 @@ from ..model.assignment import Assignment
 from ..model.model import Model
 from ..recipes.auto import fit_auto
 from ..recipes.settings import AutoSettings
-from ..recipes.standardise import from_stretched, from_user, gram_query, inspect, make_frame, to_user
+from ..recipes.standardise import from_scaled, from_user, gram_query, inspect, make_units, to_user
 from ..tables.rows import Rows
 
 SMALL = 5
@@ -223,7 +223,7 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    units, _ = make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    units, _ = make_units(columns, pool.ask(gram_query(columns)), census.n_rows)
     ties = _ties(units, slopes)
     theta = np.zeros(units.dim) if common is None else from_user(units, common)
     logs = np.full(1 + ties.shape[1], -1.0)
@@ -235,7 +235,7 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
             gram = unpacked(reply.gram[0, 0], units.dim) + 1e-9 * np.eye(units.dim)
             theta = theta + np.linalg.solve(gram, reply.score[0, 0, : units.dim])
     mixture = Mixture(to_user(units, theta[None]), np.ones(1), np.array([units.scale * np.exp(0.5 * logs[0])]))
-    factor = from_stretched(units, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
+    factor = from_scaled(units, np.diag(np.sqrt(ties @ np.exp(logs[1:]))))[None]
     model = Model.from_mixture(mixture, clients.features, factor=factor, loss="squared", recipe="auto", seed=0)
     return model, model.assign(clients, uncertainty=False)
 

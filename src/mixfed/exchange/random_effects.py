@@ -32,9 +32,9 @@ class RandomEffects(AboutCandidates):
     theta: Annotated[Floats, "C k d"]
     log_variance: Annotated[Floats, "C k"]
     log_weight: Annotated[Floats, "C k"]
-    spread: Annotated[Floats, "C k v"]
+    covariance: Annotated[Floats, "C k v"]
     """Psi of each kind. If full, its lower triangle row by row, of whitened features: v = d (d + 1) / 2. Else its
-    diagonal, of shifted and stretched columns: v = D."""
+    diagonal, of shifted and scaled columns: v = D."""
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -79,7 +79,7 @@ class RandomEffectsSums(Query[RandomEffectsReply, RandomEffectsReply]):
     units: StandardUnits
     candidates: RandomEffects
     full: bool
-    """Whether a Psi is any covariance of whitened features, or a diagonal one of shifted and stretched columns."""
+    """Whether a Psi is any covariance of whitened features, or a diagonal one of shifted and scaled columns."""
     informed: Annotated[tuple[int, ...], "i"] = ()
     """Candidates whose information is asked too: most of the work."""
     fisher: bool = True
@@ -127,10 +127,10 @@ class LeaveOut(Query[LeftOutSum, LeftOutSum]):
     """A client with so many rows, at most, is a small one."""
 
 
-def roots(units: StandardUnits, spread: Floats, full: bool) -> Floats:
-    """Give R with Psi = R R^T, of whitened features, for Psi as in `RandomEffects`. spread (L, v) -> (L, d, r)."""
+def roots(units: StandardUnits, covariance: Floats, full: bool) -> Floats:
+    """Give R with Psi = R R^T, of whitened features, for Psi as in `RandomEffects`. covariance (L, v) -> (L, d, r)."""
     if not full:
         live = units.inverse_sd > 0
-        return np.asarray(np.linalg.pinv(units.whiten)[:, live] * np.sqrt(np.maximum(spread, 0.0))[:, None, live])
-    values, axes = np.linalg.eigh(unpacked(spread, units.dim))
+        return np.asarray(np.linalg.pinv(units.whiten)[:, live] * np.sqrt(np.maximum(covariance, 0.0))[:, None, live])
+    values, axes = np.linalg.eigh(unpacked(covariance, units.dim))
     return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :])

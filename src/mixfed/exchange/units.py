@@ -16,15 +16,15 @@ from ..core.arrays import Array, Floats
 
 @dataclass(frozen=True, eq=False)
 class StandardUnits:
-    """Standard units: z = (phi - centre) stretch whiten, and the residual of the pooled fit over its own size."""
+    """Standard units: z = (phi - centre) inverse_sd whiten, and the residual of the pooled fit over its own size."""
 
     centre: Annotated[Floats, "D"]
     inverse_sd: Annotated[Floats, "D"]
     """One over the spread of each column; 0 for a column that is left out."""
     whiten: Annotated[Floats, "D d"]
-    """Of shifted and stretched columns."""
+    """Of shifted and scaled columns."""
     slope: Annotated[Floats, "D"]
-    """The pooled fit to shifted and stretched columns."""
+    """The pooled fit to shifted and scaled columns."""
     target_centre: float
     scale: float
     """Standard deviation of the pooled fit's residual."""
@@ -39,11 +39,11 @@ class StandardUnits:
 
     def standardise(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
         """Phi (n, D), y (n,) -> z (n, d), residual (n,)."""
-        x, residual = self.stretched(phi, y)
+        x, residual = self.scaled(phi, y)
         return x @ self.whiten, residual
 
-    def stretched(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
-        """Phi (n, D), y (n,) -> shifted and stretched columns x (n, D), residual (n,)."""
+    def scaled(self, phi: Array, y: Floats) -> tuple[Floats, Floats]:
+        """Phi (n, D), y (n,) -> shifted and scaled columns x (n, D), residual (n,)."""
         x = (phi - self.centre) * self.inverse_sd
         return x, (y - self.target_centre - x @ self.slope) / self.scale
 

@@ -102,7 +102,7 @@ def title(model: Model) -> str:
     return "One kind of client" if model.n_clusters == 1 else f"{model.n_clusters} kinds of client"
 
 
-def crowd(model: Model) -> tuple[int, int]:
+def counts(model: Model) -> tuple[int, int]:
     """Give the numbers of clients and rows of the fit; 0 if the model does not know them."""
     sizes = model.details.get("sizes", [])
     return sum(count for _, count in sizes), sum(size * count for size, count in sizes)

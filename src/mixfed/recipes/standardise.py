@@ -65,7 +65,7 @@ def gram_query(columns: Columns) -> Gram:
     return Gram(columns.centre, columns.unit, columns.target_centre, columns.target_unit)
 
 
-def make_frame(columns: Columns, reply: GramSum, n_rows: int) -> tuple[StandardUnits, Array]:
+def make_units(columns: Columns, reply: GramSum, n_rows: int) -> tuple[StandardUnits, Array]:
     """Whiten, and fit one model to all rows. Gives also which columns (D,) are combinations of others."""
     gram = unpacked(reply.gram, len(columns.unit))
     spread = np.sqrt(np.diag(gram) / n_rows)
@@ -128,14 +128,14 @@ def from_user(units: StandardUnits, theta: Floats) -> Floats:
     if units.constant is not None:
         coef[..., units.constant] -= (units.target_centre - coef @ units.centre) / units.constant_value
     live = units.inverse_sd > 0
-    stretched = coef[..., live] / units.inverse_sd[live]
-    flat = ((stretched - units.slope[live]) / units.scale).reshape(-1, int(live.sum())).T
+    scaled = coef[..., live] / units.inverse_sd[live]
+    flat = ((scaled - units.slope[live]) / units.scale).reshape(-1, int(live.sum())).T
     found = np.linalg.lstsq(units.whiten[live], flat, rcond=None)[0].T
     return np.asarray(found.reshape(*coef.shape[:-1], -1), dtype=np.float64)
 
 
-def from_stretched(units: StandardUnits, columns: Floats) -> Floats:
-    """Turn changes of models of shifted and stretched columns into those of the table's. (..., D, r) -> (..., D, r)."""
+def from_scaled(units: StandardUnits, columns: Floats) -> Floats:
+    """Turn changes of models of shifted and scaled columns into those of the table's. (..., D, r) -> (..., D, r)."""
     moved = np.array(columns, dtype=np.float64)
     if units.constant is not None:
         # The constant takes up what the shifts of the others leave.
@@ -146,7 +146,7 @@ def from_stretched(units: StandardUnits, columns: Floats) -> Floats:
 
 def errors_to_user(units: StandardUnits, covariance: Floats) -> Floats:
     """Turn covariances of models in standard units (k, d, d) into standard errors of the table's columns (k, D)."""
-    jacobian = from_stretched(units, units.whiten)
+    jacobian = from_scaled(units, units.whiten)
     size = np.abs(jacobian).max(axis=1, keepdims=True)  # whose square may be no number
     jacobian = jacobian / np.where(size > 0, size, 1.0)
     variance = np.einsum("Dd,kde,De->kD", jacobian, covariance, jacobian)

@@ -10,7 +10,7 @@ from ..core.files import write_text
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
-from ..model.traits import by_difference, crowd, digits, traits, typical_error
+from ..model.traits import by_difference, counts, digits, traits, typical_error
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""
@@ -46,7 +46,7 @@ def _lines(found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> It
 def _data(model: Model, about: dict[str, Any]) -> Iterable[str]:
     if about.get("data"):
         yield f"- Table: {about['data']}"
-    clients, rows = crowd(model)
+    clients, rows = counts(model)
     if clients:
         sizes = model.details["sizes"]
         yield f"- {clients:,} clients with {rows:,} rows, from {sizes[0][0]:,} to {sizes[-1][0]:,} each"

@@ -17,9 +17,9 @@ from ..core.files import write_text
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
-from ..model.traits import crowd, digits, traits
+from ..model.traits import counts, digits, traits
 from ..recipes.paper.theory import predict_for
-from . import sentences as words
+from . import sentences
 from .figures import digest
 
 
@@ -39,7 +39,7 @@ def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] |
     for record in numbers["trace"]:
         record["name"] = phase_name(record["phase"])
     sections = list(_sections(found, numbers, about))
-    heading = words.title(model, about.get("data"))
+    heading = sentences.title(model, about.get("data"))
     return Template(_static("page.html")).substitute(
         version=escape(__version__),
         title=escape(heading),
@@ -81,7 +81,7 @@ def _sections(found: Fit, numbers: dict[str, Any], about: dict[str, Any]) -> Ite
 
 
 def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
-    clients, rows = crowd(model)
+    clients, rows = counts(model)
     facts = [f"{clients:,} clients", f"{rows:,} rows"] if clients else []
     facts.append(f"{len(model.features):,} {'feature' if len(model.features) == 1 else 'features'}")
     if model.target_column:
@@ -90,7 +90,7 @@ def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
         facts.append(f"client <b>{escape(model.client_column)}</b>")
     tiles = "".join(
         f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
-        for number, what in words.tiles(model, numbers)
+        for number, what in sentences.tiles(model, numbers)
     )
     return (
         f'<header class="top"><h1>{escape(heading)}</h1><div class="soft">{" &middot; ".join(facts)}</div>'
@@ -105,7 +105,9 @@ def _warnings(model: Model) -> str:
 
 def _kinds(model: Model, numbers: dict[str, Any]) -> str:
     cards = "".join(_card(model, j, kind) for j, kind in enumerate(numbers["kinds"]))
-    return _section("kinds", "The kinds", f"<p>{escape(words.kinds(model))}</p>", f'<div class="kinds">{cards}</div>')
+    return _section(
+        "kinds", "The kinds", f"<p>{escape(sentences.kinds(model))}</p>", f'<div class="kinds">{cards}</div>'
+    )
 
 
 def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
@@ -119,7 +121,7 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
     return (
         f'<button type="button" class="kind" data-kind="{j}" aria-pressed="false">'
         f'<span class="head"><span class="dot"></span>Kind {j}'
-        f'<span class="share">{words.percent(kind["share"])}</span></span>'
+        f'<span class="share">{sentences.percent(kind["share"])}</span></span>'
         f'<span class="bar" style="display:block"><i style="width:{100 * kind["share"]:.1f}%"></i></span>'
         f"<small>{' &middot; '.join(facts)}</small>"
         f"{f'<ul>{told}</ul>' if told else ''}</button>"
@@ -143,7 +145,7 @@ def _coefficients(model: Model) -> str:
         "Coefficients, side by side",
         controls,
         '<div class="plot" id="coefficients"></div>',
-        _caption(words.coefficients(model)),
+        _caption(sentences.coefficients(model)),
         f"<details><summary>All coefficients as a table</summary>{_coefficient_table(model)}</details>",
     )
 
@@ -163,15 +165,15 @@ def _certainty(numbers: dict[str, Any]) -> str:
     chances = numbers["certainty"]["chances"]
     table = _table(
         ["put into", *(f"is kind {j}" for j in range(len(chances)))],
-        [[f"kind {j}", *(words.percent(chance) for chance in line)] for j, line in enumerate(chances)],
+        [[f"kind {j}", *(sentences.percent(chance) for chance in line)] for j, line in enumerate(chances)],
     )
     return _section(
         "sure",
         "How sure is each client's kind?",
         _buttons("certainty", {"plain": "Clients", "log": "Logarithmic"}),
         '<div class="plot" id="certainty"></div>',
-        _caption(words.certainty(numbers)),
-        f"<details><summary>Which kinds mix</summary>{table}{_caption(words.overlap())}</details>",
+        _caption(sentences.certainty(numbers)),
+        f"<details><summary>Which kinds mix</summary>{table}{_caption(sentences.overlap())}</details>",
     )
 
 
@@ -182,18 +184,18 @@ def _sizes(numbers: dict[str, Any]) -> str:
         "Clients by number of rows",
         _buttons("sizes", views),
         '<div class="plot" id="sizes"></div>',
-        _caption(words.sizes(numbers)),
+        _caption(sentences.sizes(numbers)),
     )
 
 
 def _choice(model: Model) -> str:
     figure = '<div class="plot" id="choice"></div>'
-    return _section("choice-section", "How many kinds?", figure, _caption(words.choice(model)))
+    return _section("choice-section", "How many kinds?", figure, _caption(sentences.choice(model)))
 
 
 def _residuals(model: Model) -> str:
     figure = '<div class="plot" id="residuals"></div>'
-    return _section("residuals-section", "What the models leave over", figure, _caption(words.residuals(model)))
+    return _section("residuals-section", "What the models leave over", figure, _caption(sentences.residuals(model)))
 
 
 def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
@@ -208,7 +210,7 @@ def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
         "How the fit went",
         _buttons("convergence", {name: label for name, label in views.items() if name in told}),
         '<div class="plot" id="convergence"></div>',
-        _caption(words.convergence(found.phases(), found.stop)),
+        _caption(sentences.convergence(found.phases(), found.stop)),
         "<details><summary>Exchanges and bytes by phase</summary>"
         + _table(["phase", "exchanges", "bytes to a client or site", "bytes from it"], phases)
         + "</details>",
@@ -235,7 +237,7 @@ def _clients(model: Model, numbers: dict[str, Any]) -> str:
         '<tbody id="client-rows"></tbody></table></div>'
         '<div class="controls"><button type="button" id="more" hidden>Show more</button></div>'
     )
-    return _section("clients-section", "Clients", f"<p>{escape(words.clients(numbers))}</p>", controls, table)
+    return _section("clients-section", "Clients", f"<p>{escape(sentences.clients(numbers))}</p>", controls, table)
 
 
 def _theory(model: Model) -> str:
@@ -246,7 +248,7 @@ def _theory(model: Model) -> str:
     rows = [[escape(cell) for cell in row] for row in theory.described()]
     table = _table(["quantity", "value", "meaning"], rows, 'class="words"')
     return _section(
-        "theory", "For readers of the paper", f"<p>{escape(words.theory(theory.gamma is not None))}</p>", table
+        "theory", "For readers of the paper", f"<p>{escape(sentences.theory(theory.gamma is not None))}</p>", table
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..model.model import Model
-from ..model.traits import crowd, levels, typical_error
+from ..model.traits import counts, levels, typical_error
 from ..model.traits import title as kinds_found
 
 
@@ -103,7 +103,7 @@ def choice(model: Model) -> str:
 def residuals(model: Model) -> str:
     """Say what residuals tell."""
     looked = model.details["residuals"]["rows"]
-    sample = f" From a sample of {looked:,} rows." if looked < crowd(model)[1] else ""
+    sample = f" From a sample of {looked:,} rows." if looked < counts(model)[1] else ""
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "

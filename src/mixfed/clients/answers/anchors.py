@@ -76,13 +76,13 @@ def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _stretched_basis(query: Project, precision: np.dtype[Any]) -> Array:
-    """Give the basis for shifted and stretched columns, (D, r)."""
+def _scaled_basis(query: Project, precision: np.dtype[Any]) -> Array:
+    """Give the basis for shifted and scaled columns, (D, r)."""
     return np.ascontiguousarray(query.units.whiten @ query.basis, dtype=precision)
 
 
 @answer_each.register
 def _project(query: Project, clients: Clients, kernels: ModuleType) -> AnchorEquations:
     units, kind = query.units, clients.phi.dtype
-    models = pooled_model(units, kind), _stretched_basis(query, kind)
+    models = pooled_model(units, kind), _scaled_basis(query, kind)
     return AnchorEquations(clients.rows.astype(np.float64), *kernels.project(*kernel_rows(clients, units), *models))

@@ -38,7 +38,7 @@ def _pair_moments(query: PairMoments, clients: ClientData, kernels: ModuleType) 
         if not query.lone:
             return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
         alone = block.subset(np.flatnonzero(block.rows == 1))
-        x, residual = units.stretched(alone.design, alone.y)
+        x, residual = units.scaled(alone.design, alone.y)
         e = x * residual[:, None]
         return PairSum(pairs + packed(e.T @ e) - residual @ residual * packed_identity(units), block.n_rows)
 

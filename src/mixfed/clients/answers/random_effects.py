@@ -21,11 +21,11 @@ def _random_effects_sums(query: RandomEffectsSums, clients: ClientData, kernels:
     """Sum over clients in the units of Psi."""
     units, candidates, full = query.units, query.candidates, query.full
     count, k, dim = candidates.theta.shape
-    theta, spread = candidates.theta.reshape(count * k, dim), candidates.spread.reshape(count * k, -1)
+    theta, covariance = candidates.theta.reshape(count * k, dim), candidates.covariance.reshape(count * k, -1)
     if not full:
         theta = theta @ units.whiten.T
     width = theta.shape[1]
-    matrices = unpacked(spread, width) if full else spread[:, None, :]
+    matrices = unpacked(covariance, width) if full else covariance[:, None, :]
     # One layout of every array: each other one would be compiled for itself.
     theta, matrices, log_variance, log_weight, whiten = map(
         np.ascontiguousarray, (theta, matrices, candidates.log_variance, candidates.log_weight, units.whiten)
@@ -65,14 +65,14 @@ def _random_effects_sums(query: RandomEffectsSums, clients: ClientData, kernels:
 def _leave_out(query: LeaveOut, clients: ClientData, kernels: ModuleType) -> LeftOutSum:
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.units.dim)
-    spread = roots(query.units, candidates.spread.reshape(len(theta), -1), query.full)
-    models, spread, log_variance, log_weight = map(
-        np.ascontiguousarray, (theta.T, spread, candidates.log_variance, candidates.log_weight)
+    covariance = roots(query.units, candidates.covariance.reshape(len(theta), -1), query.full)
+    models, covariance, log_variance, log_weight = map(
+        np.ascontiguousarray, (theta.T, covariance, candidates.log_variance, candidates.log_weight)
     )
 
     def one(block: Clients) -> LeftOutSum:
         z, y = query.units.standardise(block.design, block.y)
-        mixture = (models, spread, log_variance, log_weight)
+        mixture = (models, covariance, log_variance, log_weight)
         return LeftOutSum(*kernels.leave_one_out(np.ascontiguousarray(z), y, block.offsets, *mixture, query.small))
 
     return summed(one, clients)

@@ -1,6 +1,6 @@
 """Rows, models and units in the form that kernels take them.
 
-The kernels' sums are over shifted and stretched columns x, and the large ones are answered so: who adds them up turns
+The kernels' sums are over shifted and scaled columns x, and the large ones are answered so: who adds them up turns
 the total into standard units.
 """
 
@@ -21,7 +21,7 @@ from ..packed import Clients
 
 
 def kernel_rows(block: Clients, units: StandardUnits) -> tuple[Array, Floats, Ints, Array, Array, float, float]:
-    """Give the kernels' first arguments: a block's rows and how to shift and stretch them, in their own precision."""
+    """Give the kernels' first arguments: a block's rows and how to shift and scale them, in their own precision."""
     return block.phi, block.y, block.offsets, *_units(units, block.phi.dtype)
 
 

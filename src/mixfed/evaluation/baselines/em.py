@@ -10,7 +10,7 @@ from ...core.arrays import Floats
 from ...exchange.census import Census
 from ...exchange.mixture import Candidates, MixtureSums
 from ...exchange.units import StandardUnits
-from ...recipes.standardise import from_user, gram_query, inspect, make_frame, to_user
+from ...recipes.standardise import from_user, gram_query, inspect, make_units, to_user
 from ...recipes.updates import Penalty, maximise, penalised_likelihood
 
 
@@ -22,7 +22,7 @@ class EM:
         self.rules = Penalty(prior_variance=1e-6)
         census = self.pool.ask(Census())
         columns = inspect(census, clients.intercept)
-        self.units: StandardUnits = make_frame(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
+        self.units: StandardUnits = make_units(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
 
     def at(self, theta: Floats, noise: float, weights: Floats) -> Candidates:
         """Start from models theta (k, d) in the table's units."""

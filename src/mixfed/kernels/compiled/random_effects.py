@@ -96,16 +96,16 @@ def _gather(
 
 
 @compiled
-def _mix(x: Floats, spread: Floats, full: bool, out: Floats) -> None:
-    """Give X Psi of all models. x (n, w), spread (L, w, w), or (L, 1, w) unless full -> out (L, n or more, w)."""
+def _mix(x: Floats, psi: Floats, full: bool, out: Floats) -> None:
+    """Give X Psi of all models. x (n, w), psi (L, w, w), or (L, 1, w) unless full -> out (L, n or more, w)."""
     n, width = x.shape
-    for j in range(len(spread)):
+    for j in range(len(psi)):
         if full:
-            np.dot(x, spread[j], out[j, :n])
+            np.dot(x, psi[j], out[j, :n])
             continue
         for row in range(n):
             for a in range(width):
-                out[j, row, a] = x[row, a] * spread[j, 0, a]
+                out[j, row, a] = x[row, a] * psi[j, 0, a]
 
 
 @compiled
@@ -186,11 +186,11 @@ def _derive(
 
 @compiled
 def _slopes(
-    squares: Floats, about: Floats, variance: float, spread: Floats, full: bool, gram: Floats, score: Floats
+    squares: Floats, about: Floats, variance: float, psi: Floats, full: bool, gram: Floats, score: Floats
 ) -> float:
     """Turn sums of a model into gram (t,) and score (q,), and give s^4 tr V^-2.
 
-    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; spread (w, w),
+    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; psi (w, w),
     or (1, w) unless full.
     """
     width, place, explained, twice = squares.shape[1], 0, 0.0, 0.0
@@ -198,7 +198,7 @@ def _slopes(
         score[a] = about[3 + a]
         for b in range(width):
             if full or a == b:
-                psi = spread[a if full else 0, b]
+                psi = psi[a if full else 0, b]
                 explained += psi * squares[0, a, b]
                 twice += psi * squares[2, a, b]
         for b in range(a + 1):
@@ -236,7 +236,7 @@ def random_effects_sums(
     target: Floats,
     whiten: Floats,
     theta: Floats,
-    spread: Floats,
+    psi: Floats,
     full: bool,
     log_variance: Floats,
     log_weight: Floats,
@@ -246,7 +246,7 @@ def random_effects_sums(
     """Find memberships under every candidate and sum what they weigh.
 
     phi (n, D or one less), y (n,), centre to whiten as in `StandardUnits`, target (2,) being its centre and scale,
-    theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
+    theta (L, w), psi (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
     or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L,
     t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
     products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
@@ -288,7 +288,7 @@ def random_effects_sums(
         end = _tile_end(offsets, begin, width, size, height)
         own, people = offsets[begin : end + 1], end - begin
         filled = _gather(phi, y, own, centre, inverse_sd, slope, target, whiten, full, raw, own_x, own_y, about)
-        _mix(own_x[:filled], spread, full, mixed)
+        _mix(own_x[:filled], psi, full, mixed)
         for j in range(total):
             logs, error = shares[j, :people], errors[j, :filled]
             for row in range(filled):
@@ -324,7 +324,7 @@ def random_effects_sums(
         begin = end
     for j in range(total):
         asked = informed[j // k]
-        trace = _slopes(squares[j], sums[j], np.exp(log_v[j]), spread[j], full, gram[j], score[j])
+        trace = _slopes(squares[j], sums[j], np.exp(log_v[j]), psi[j], full, gram[j], score[j])
         if asked >= 0:
             traces[asked * k + j % k, 0] = trace
             _pack_sides(squares[j], sides[asked * k + j % k])

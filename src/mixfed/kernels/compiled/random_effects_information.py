@@ -134,11 +134,11 @@ def client_score(
         out[a] = u[a] / scale
     out[width] = 0.5 * variance * (squares - trace)
     out[width + 1] = 1.0
-    _spread_score(a_packed, out[:width], full, out[width + 2 :])
+    _psi_score(a_packed, out[:width], full, out[width + 2 :])
 
 
 @compiled
-def _spread_score(a_packed: Floats, u: Floats, full: bool, out: Floats) -> None:
+def _psi_score(a_packed: Floats, u: Floats, full: bool, out: Floats) -> None:
     """Give the derivatives of log N by the numbers of Psi. -> out (v,)."""
     place = 0
     for a in range(len(u)):

@@ -57,7 +57,7 @@ def random_effects_sums(
     target: Floats,
     whiten: Floats,
     theta: Floats,
-    spread: Floats,
+    psi: Floats,
     full: bool,
     log_variance: Floats,
     log_weight: Floats,
@@ -67,7 +67,7 @@ def random_effects_sums(
     """Find memberships under every candidate and sum what they weigh.
 
     phi (n, D or one less), y (n,), centre to whiten as in `StandardUnits`, target (2,) being its centre and scale,
-    theta (L, w), spread (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
+    theta (L, w), psi (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
     or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L, t),
     scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I) products (I,
     t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t): A_ab^2, u_a u_b A_ab and
@@ -88,7 +88,7 @@ def random_effects_sums(
     for x, own_y, rest, size in _gathered(
         raw @ whiten if full else raw, left, offsets, total * width + 3 * len(some) * t
     ):
-        one = solve(x, own_y - np.moveaxis(x @ theta.T, 2, 0), rest, size, spread, full, variance)
+        one = solve(x, own_y - np.moveaxis(x @ theta.T, 2, 0), rest, size, psi, full, variance)
         logs = one.log_density.reshape(count, k, -1) + log_weight[:, :, None]
         share, told = softmax(logs, axis=1)
         likelihood += told.sum(axis=1)
@@ -119,11 +119,11 @@ def random_effects_sums(
         traces[:, 1] += (curved * ((again**2).sum(axis=2) + rest / v**3)).sum(axis=1)
         products = products + _products(own_a, own_u, curved, full, fisher)
         trace = (inverse**2).sum(axis=(2, 3)) + (size - x.shape[1]) / v
-        parts = own_u, 0.5 * v * (square[some] - trace), np.ones_like(curved), _spread_score(own_a, own_u, full)
+        parts = own_u, 0.5 * v * (square[some] - trace), np.ones_like(curved), _psi_score(own_a, own_u, full)
         scores = np.concatenate([part if part.ndim == 3 else part[..., None] for part in parts], axis=2)
         missing = missing + _missing_information(scores.reshape(len(asked), k, *scores.shape[1:]), share[asked])
-    psi_a = np.einsum("jab,jab->j" if full else "jxa,jaa->j", spread, a)
-    psi_b = np.einsum("jab,jab->j" if full else "jxa,jaa->j", spread[some], b)
+    psi_a = np.einsum("jab,jab->j" if full else "jxa,jaa->j", psi, a)
+    psi_b = np.einsum("jab,jab->j" if full else "jxa,jaa->j", psi[some], b)
     traces[:, 0] = (rows - psi_a)[some] - variance[some] * psi_b
     sides[:, 0] = packed(b)
     slopes = outer - a
@@ -163,15 +163,13 @@ def reduced(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     return triangles[..., :width, :width], triangles[..., :width, width], triangles[..., width, width] ** 2
 
 
-def solve(
-    x: Floats, residual: Floats, rest: Floats, size: Ints, spread: Floats, full: bool, variance: Floats
-) -> Solved:
+def solve(x: Floats, residual: Floats, rest: Floats, size: Ints, psi: Floats, full: bool, variance: Floats) -> Solved:
     """Solve for clients of ``size`` rows (c,), as `reduced` left them, under L models.
 
-    x (c, n, w) or (L, c, n, w), residual (L, c, n), rest (c,) or (L, c), spread as in `random_effects_sums`.
+    x (c, n, w) or (L, c, n, w), residual (L, c, n), rest (c,) or (L, c), psi as in `random_effects_sums`.
     """
     n, v = x.shape[-2], variance[:, None]
-    mixed = x @ spread[:, None] if full else x * spread[:, None]
+    mixed = x @ psi[:, None] if full else x * psi[:, None]
     root = np.linalg.cholesky(mixed @ x.swapaxes(-1, -2) + v[:, :, None, None] * np.eye(n))
     inverse = np.linalg.inv(root)
     error = (inverse @ residual[..., None])[..., 0]
@@ -202,7 +200,7 @@ def _products(a: Floats, u: Floats, share: Floats, full: bool, fisher: bool) -> 
     return found
 
 
-def _spread_score(a: Floats, u: Floats, full: bool) -> Floats:
+def _psi_score(a: Floats, u: Floats, full: bool) -> Floats:
     """Give the derivatives of log N by the numbers of Psi. a (I, c, t), u (I, c, w) -> (I, c, v)."""
     if full:
         return 0.5 * doubled(u.shape[2]) * (packed(u[..., :, None] * u[..., None, :]) - a)

@@ -44,7 +44,7 @@ def information(
     kinds = (np.array(some, dtype=np.int64)[:, None] * k + np.arange(k)).ravel()
     t = gram.shape[-1]
     width = (math.isqrt(8 * t + 1) - 1) // 2
-    theta, noise, spread = slice(0, width), width, slice(width + 2, None)
+    theta, noise, psi = slice(0, width), width, slice(width + 2, None)
     variance = np.exp(log_variance[some]).ravel()
     where, times = places(width), doubled(width)
     if full:
@@ -69,11 +69,11 @@ def information(
         (observed, bent, other_side, other_corner),
     ):
         matrix[:, theta, theta] = unpacked(gram[kinds], width)
-        matrix[:, spread, spread] = curvature
-        matrix[:, noise, spread] = matrix[:, spread, noise] = beside
+        matrix[:, psi, psi] = curvature
+        matrix[:, noise, psi] = matrix[:, psi, noise] = beside
         matrix[:, noise, noise] = last
-    observed[:, theta, spread] = cross
-    observed[:, spread, theta] = cross.transpose(0, 2, 1)
+    observed[:, theta, psi] = cross
+    observed[:, psi, theta] = cross.transpose(0, 2, 1)
     observed[:, theta, noise] = observed[:, noise, theta] = variance[:, None] * sides[:, 2, :width]
     shape = (len(some), k, *expected.shape[1:])
     return packed(expected.reshape(shape)), packed(observed.reshape(shape))

@@ -62,7 +62,7 @@ def search(anchors: Anchors, k: int, rng: np.random.Generator, keep: int, *, qui
         more, more_value = _many_starts(anchors, few, k, rng)
         candidates, value = Candidates.stack([candidates, more]), np.concatenate([value, more_value])
     agreed = _agreeing(value) >= enough
-    candidates, value = anchors.climb(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
+    candidates, value = anchors.em_steps(candidates.pick(distinct(candidates, value, 0.05)[: max(keep, 10)]), 40, 1e-3)
     if not agreed:
         candidates, value = _look_around(anchors, few, candidates, value, rng, 1 if quick else LOOKS)
     return candidates.pick(distinct(candidates, value, 0.05)[:keep])
@@ -75,7 +75,7 @@ def _agreeing(value: Floats) -> int:
 def _many_starts(anchors: Anchors, few: Anchors, k: int, rng: np.random.Generator) -> tuple[Candidates, Floats]:
     """Climb from many starts, at first on few anchors. -> the best quarter, and their values."""
     seeds = [_levelled(few, _spread_seeds(few, k, STARTS, rng)), _random_starts(few, k, STARTS // 3, rng)]
-    return anchors.climb(thinned(few, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
+    return anchors.em_steps(thinned(few, Candidates.stack(seeds), 8, 2)[0], 9, 0.01)
 
 
 def _look_around(
@@ -87,7 +87,7 @@ def _look_around(
         leaders = distinct(candidates, value, 0.05)[: 2 if look == 0 else 1]
         made = [variants(few, candidates.pick(c), rng, MOVES // len(leaders)) for c in leaders]
         fresh, fresh_value = thinned(few, Candidates.stack(made), 6, 2)
-        fresh, fresh_value = anchors.climb(fresh.pick(distinct(fresh, fresh_value, 0.05)[:6]), 30, 1e-3)
+        fresh, fresh_value = anchors.em_steps(fresh.pick(distinct(fresh, fresh_value, 0.05)[:6]), 30, 1e-3)
         candidates = Candidates.stack([candidates, fresh])
         value = np.concatenate([value, fresh_value])
         if look >= 1 and value.max() < best + 0.01:

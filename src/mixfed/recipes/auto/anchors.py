@@ -112,7 +112,7 @@ class Anchors:
             missing=np.empty((0, k * (k + 1) // 2, self.dim + 2, self.dim + 2)),
         )
 
-    def climb(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
+    def em_steps(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
         """Take EM steps on all candidates at once; stop early when none gains more than the tolerance."""
         moved = Candidates(*(np.array(getattr(candidates, item.name), order="C") for item in fields(candidates)))
         value: Floats = self.kernels.em_steps(
@@ -177,7 +177,7 @@ MOST_DRAWN = 4000
 def thinned(anchors: Anchors, candidates: Candidates, steps: int, times: int) -> tuple[Candidates, Floats]:
     """Climb, and keep the better half, as many times. -> candidates, their values."""
     for _ in range(times):
-        candidates, value = anchors.climb(candidates, steps, 0.01)
+        candidates, value = anchors.em_steps(candidates, steps, 0.01)
         better = np.argsort(-value, kind="stable")[: (len(value) + 1) // 2]
         candidates, value = candidates.pick(better), value[better]
     return candidates, value

@@ -41,10 +41,10 @@ def _variants(survey: Survey, found: Maximum, rng: np.random.Generator, keep: in
     columns = survey.columns(k)
     anchors, basis = survey.anchors.within(columns).with_penalty(found.rules), survey.basis[:, columns]
     inside = Candidates(found.mixture.theta @ basis, found.mixture.log_variance, found.mixture.log_weight)
-    base = anchors.climb(inside, 30, 1e-3)[1][0]
+    base = anchors.em_steps(inside, 30, 1e-3)[1][0]
     few = anchors.sieve(k)
     made, value = thinned(few, variants(few, inside, rng, 24), 6, 1)
-    made, value = anchors.climb(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
+    made, value = anchors.em_steps(made.pick(distinct(made, value, 0.05)[:keep]), 25, 1e-3)
     other = [c for c in distinct(made, value, 0.05) if abs(value[c] - base) > 0.05][: (keep + 1) // 2]
     made = made.pick(np.array(other, dtype=int))
     return Candidates(made.theta @ basis.T, made.log_variance, made.log_weight)

@@ -27,10 +27,10 @@ from ..recorder import Recorder
 from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
-from . import summed_starts as summed
 from .anchor_starts import anchor_candidates
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
+from .summed_starts import summed_candidates
 from .survey import Survey
 
 T = TypeVar("T")
@@ -242,7 +242,7 @@ class Selection:
         if self.survey.anchors is not None:
             return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
         rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
-        return (yield from summed.summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
+        return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
 
     def _info(self, said: list[Any]) -> Info:
         if not said:

@@ -41,7 +41,7 @@ def summed_candidates(
     rng = draws.generator(seed, "summed starts", k)
     field = _Field(_starts(basis.T @ survey.moments @ basis, k, rng), rules)
     for steps in _STEPS if k > 1 else _STEPS[:1]:
-        yield from field.climb(units, steps)
+        yield from field.em_steps(units, steps)
         field.thin(max(keep, len(field.candidates) // 2))
     for _ in range(_LOOKS if k > 1 else 0):
         before = field.value[0]
@@ -50,7 +50,7 @@ def summed_candidates(
         if not made:
             break
         others = _Field(Candidates.stack(made), field.rules)
-        yield from others.climb(units, _LOOK_STEPS)
+        yield from others.em_steps(units, _LOOK_STEPS)
         field.join(others)
         field.thin(keep)
         if field.value[0] < before + _WORTH:
@@ -68,7 +68,7 @@ class _Field:
     def __init__(self, candidates: Candidates, rules: Penalty) -> None:
         self.candidates, self.rules = candidates, rules
 
-    def climb(self, units: StandardUnits, steps: int) -> Generator[Query[Any, Any], Any, None]:
+    def em_steps(self, units: StandardUnits, steps: int) -> Generator[Query[Any, Any], Any, None]:
         """Take EM steps on all candidates; the rules follow what the best leaves."""
         for step in range(steps):
             if step:

@@ -22,7 +22,7 @@ from ...exchange.moments import PairMoments
 from ...exchange.pool import Pool, Sample
 from ...exchange.units import StandardUnits
 from ...kernels import chosen
-from ..standardise import from_user, gram_query, inspect, make_frame, spreads
+from ..standardise import from_user, gram_query, inspect, make_units, spreads
 from ..updates import PRIOR_SHARE, Penalty, residual_variance
 from .anchors import Anchors, choose_anchors
 
@@ -137,7 +137,7 @@ def make_survey(
     columns = inspect(census, intercept)
     report()
     squares = pool.ask(gram_query(columns))
-    units, tied = make_frame(columns, squares, census.n_rows)
+    units, tied = make_units(columns, squares, census.n_rows)
     report()
     paired = census.counts[census.sizes > 1].sum()
     design = SampleDesign(census.n_clients, census.n_rows, units.dim, seed)

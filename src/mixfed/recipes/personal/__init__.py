@@ -23,7 +23,7 @@ from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, root
 from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW, Stop
 from ..auto.refine import Maximum
-from ..standardise import from_stretched
+from ..standardise import from_scaled
 from ..updates import Penalty
 from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish_random_effects, started
 from .fitted import Fitted
@@ -293,7 +293,7 @@ def as_refined(found: Fitted) -> Maximum:
 
 def factors_to_user(units: StandardUnits, found: Fitted) -> Floats:
     """Give F with Psi = F F^T of each kind, in the units of the table, by falling size. -> (k, D, r)."""
-    columns = roots(units, found.mixture.spread[0], found.full)
+    columns = roots(units, found.mixture.covariance[0], found.full)
     # The columns of a root are as long as the deviations that they stand for.
     size = (columns**2).sum(axis=1)
     noise = np.exp(found.mixture.log_variance[0])[:, None]
@@ -301,7 +301,7 @@ def factors_to_user(units: StandardUnits, found: Fitted) -> Floats:
     order = np.argsort(-size, axis=1, kind="stable")
     width = max(int((size > 0).sum(axis=1).max()), 1)
     columns = np.take_along_axis(columns * (size > 0)[:, None, :], order[:, None, :width], axis=2)
-    return from_stretched(units, units.whiten @ columns)
+    return from_scaled(units, units.whiten @ columns)
 
 
 def about(search: Selection, tried: Sequence[Tried]) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def newton_rounds(
     enough that a round gains as little as Newton may promise, and EM is asked about only where Newton's step fails.
     """
     _, k, dim = start.theta.shape
-    many = k * (dim + 2 + start.spread.shape[2]) > _MANY
+    many = k * (dim + 2 + start.covariance.shape[2]) > _MANY
     trials, informed = start, () if (many or hurry) and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
     fisher = True
@@ -210,5 +210,5 @@ def following(found: Fitted, mixture: RandomEffects) -> Fitted:
 def _between(first: RandomEffects, second: RandomEffects, share: float) -> RandomEffects:
     """Go a share of the way from one mixture to another: covariances stay covariances."""
     pairs = ((getattr(first, item.name), getattr(second, item.name)) for item in dataclasses.fields(RandomEffects))
-    theta, log_variance, log_weight, spread = ((1.0 - share) * a + share * b for a, b in pairs)
-    return RandomEffects(theta, log_variance, log_weight - np.logaddexp.reduce(log_weight[0]), spread)
+    theta, log_variance, log_weight, covariance = ((1.0 - share) * a + share * b for a, b in pairs)
+    return RandomEffects(theta, log_variance, log_weight - np.logaddexp.reduce(log_weight[0]), covariance)

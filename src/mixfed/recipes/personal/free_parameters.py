@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from ...core.arrays import Bools, Floats
 from ...core.symmetric import unpacked
 from .fitted import Fitted, gradient, information
-from .psd_newton import PsdConstraint, climb, unbound
+from .psd_newton import PsdConstraint, maximise_barrier, unbound
 from .singular_newton import SingularDiagonal, singular_diagonal, singular_face
 
 _LEAST_BEND = 0.05
@@ -36,7 +36,7 @@ class FreeParameters:
         self.live = self._live()
         self.reduce = self._reduce()
         self.slope: Floats = self.reduce.T @ gradient(found)
-        self.numbers = found.mixture.spread[0][:, self.live]
+        self.numbers = found.mixture.covariance[0][:, self.live]
         self.split = self.slope.size - self.numbers.size
         self._curvatures: dict[float, Floats] = {}
         self._steps: dict[float, Floats] = {}
@@ -44,7 +44,7 @@ class FreeParameters:
     def _live(self) -> Bools:
         """Say which numbers of Psi there are, (v,): a column that is left out has no information."""
         if self.found.full:
-            return np.ones(self.found.mixture.spread.shape[-1], dtype=np.bool_)
+            return np.ones(self.found.mixture.covariance.shape[-1], dtype=np.bool_)
         own = np.diagonal(self.fisher.sum(axis=0))
         return np.asarray(own > 0)
 
@@ -79,7 +79,7 @@ class FreeParameters:
         """Take a step anywhere within the cone. Gives the step (f,) and what it promises."""
         cone = PsdConstraint(self.k, self.dim if self.found.full else int(self.live.sum()), self.found.full)
         floor = 1e-6 * np.exp(self.found.mixture.log_variance[0]) / self.dim
-        return climb(
+        return maximise_barrier(
             self.curvature(observed_share), self.slope, self.unbound(observed_share), self.numbers.ravel(), cone, floor
         )
 
@@ -92,11 +92,11 @@ class FreeParameters:
         )
         return [find(*about) for about in zip(self.numbers, slopes, fisher, strict=True)]
 
-    def along(self, faces: Sequence[SingularDiagonal], penalised_likelihood_of: Floats) -> Floats:
+    def along(self, faces: Sequence[SingularDiagonal], values: Floats) -> Floats:
         """Turn what is said of the free parameters (f, c) into what it says of directions along faces. -> (p, c)."""
-        parts = np.split(penalised_likelihood_of[self.split :], self.k)
+        parts = np.split(values[self.split :], self.k)
         moved = [face.directions.T @ part for face, part in zip(faces, parts, strict=True)]
-        return np.concatenate([penalised_likelihood_of[: self.split], *moved])
+        return np.concatenate([values[: self.split], *moved])
 
     def curvature_along(self, faces: Sequence[SingularDiagonal], observed_share: float) -> Floats:
         """Give the information of the directions along faces and what these cost, (p, p)."""
@@ -151,5 +151,5 @@ class FreeParameters:
             step = axes @ (axes.T @ lean / np.maximum(np.abs(bends), _LEAST_BEND))
         ends = np.cumsum([self.split, *(face.directions.shape[1] for face in faces)])
         parts = np.split(step, ends[:-1])[1:]
-        spreads = [face.moved(part) for face, part in zip(faces, parts, strict=True)]
-        return np.concatenate([step[: self.split], np.concatenate(spreads) - self.numbers.ravel()]), promise
+        covariances = [face.moved(part) for face, part in zip(faces, parts, strict=True)]
+        return np.concatenate([step[: self.split], np.concatenate(covariances) - self.numbers.ravel()]), promise

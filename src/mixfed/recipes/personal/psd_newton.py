@@ -90,7 +90,7 @@ def unbound(curvature: Floats, slope: Floats) -> Floats:
     return np.asarray(cho_solve(factor, slope, check_finite=False))
 
 
-def climb(
+def maximise_barrier(
     curvature: Floats, slope: Floats, step: Floats, numbers: Floats, cone: PsdConstraint, floor: Floats
 ) -> tuple[Floats, float]:
     """Take Newton's step within the cone. Gives the step (f,) and the log likelihood that it promises.

@@ -27,14 +27,14 @@ _HALF, _WOBBLE = 0.5, 0.3
 def drawn(units: StandardUnits, single: Fitted, k: int, count: int, rng: np.random.Generator) -> list[RandomEffects]:
     """Draw starts of k kinds: models as those of clients of the one kind, which deviate by half as much."""
     mixture = single.mixture
-    root = roots(units, mixture.spread[0], single.full)[0]
+    root = roots(units, mixture.covariance[0], single.full)[0]
     starts = []
     for _ in range(count):
         wobble = rng.standard_normal((1, 1 if single.rules.shared_noise else k))
         noise = np.repeat(mixture.log_variance[:, :1], k, axis=1) + _WOBBLE * wobble
         theta = mixture.theta[0, 0] + rng.standard_normal((1, k, root.shape[1])) @ root.T
-        spread = np.repeat(_HALF * mixture.spread, k, axis=1)
-        starts.append(RandomEffects(theta, noise, np.full((1, k), -np.log(k)), spread))
+        covariance = np.repeat(_HALF * mixture.covariance, k, axis=1)
+        starts.append(RandomEffects(theta, noise, np.full((1, k), -np.log(k)), covariance))
     return starts
 
 

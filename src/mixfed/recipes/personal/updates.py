@@ -48,13 +48,13 @@ def em_step(found: Fitted) -> RandomEffects:
         squares, rows = np.full(k, squares.sum()), np.full(k, rows.sum())
     share = np.maximum(reply.clients[0] / reply.clients[0].sum(), SMALLEST_SHARE)
     clients = np.maximum(reply.clients[0], 1e-9)[:, None]
-    slope, spread = reply.score[0, :, dim + 2 :], mixture.spread[0]
+    slope, covariance = reply.score[0, :, dim + 2 :], mixture.covariance[0]
     if found.full:
         slope = unpacked(slope / (0.5 * doubled(dim)), dim)
-        whole = unpacked(spread, dim)
+        whole = unpacked(covariance, dim)
         moved = packed(whole + whole @ slope @ whole / clients[:, :, None])
     else:
-        moved = spread + 2.0 * spread**2 * slope / clients
+        moved = covariance + 2.0 * covariance**2 * slope / clients
     log_variance = np.log(np.maximum(squares / rows, 1e-3 * variance))
     return RandomEffects(theta[None], log_variance[None], np.log(share / share.sum())[None], moved[None])
 
@@ -95,23 +95,23 @@ def model_covariance(found: Fitted) -> Floats | None:
 def learned(before: Fitted, here: Fitted) -> Fitted:
     """Correct the information by how much the slope has changed on the way here: the step of BFGS."""
     step = _flat(here.mixture) - _flat(before.mixture)
-    change, bend = gradient(before) - gradient(here), information(here, 1.0) @ step
-    told, expected = float(change @ step), float(step @ bend)
-    if min(told, expected) <= _LEAST_BEND * max(told, expected):
+    change, predicted = gradient(before) - gradient(here), information(here, 1.0) @ step
+    seen, expected = float(change @ step), float(step @ predicted)
+    if min(seen, expected) <= _LEAST_BEND * max(seen, expected):
         return here
-    correction = np.outer(bend, bend) / expected - np.outer(change, change) / told
+    correction = np.outer(predicted, predicted) / expected - np.outer(change, change) / seen
     missing = here.reply.missing + paired(correction, here.mixture.theta.shape[1])
     return dataclasses.replace(here, reply=dataclasses.replace(here.reply, missing=missing))
 
 
 def _flat(mixture: RandomEffects) -> Floats:
     """Give the numbers of a mixture in the order of its score, (k q,)."""
-    parts = (mixture.theta[0], mixture.log_variance[0, :, None], mixture.log_weight[0, :, None], mixture.spread[0])
+    parts = (mixture.theta[0], mixture.log_variance[0, :, None], mixture.log_weight[0, :, None], mixture.covariance[0])
     return np.concatenate(parts, axis=1).ravel()
 
 
 def newton_steps(
-    found: Fitted, heeds: tuple[float, ...], *, bold: bool = False, every: bool = False
+    found: Fitted, observed_shares: tuple[float, ...], *, bold: bool = False, every: bool = False
 ) -> tuple[RandomEffects, float]:
     """Take the Newton step of the largest h that gives one, or of ``every`` h. A ``bold`` one does not count as such.
 
@@ -119,7 +119,7 @@ def newton_steps(
     """
     free = FreeParameters(found)
     steps, newton_decrement = [], np.inf
-    for observed_share in sorted(heeds, reverse=True):
+    for observed_share in sorted(observed_shares, reverse=True):
         try:
             if observed_share == 1.0:
                 step, newton_decrement = free.newton(bold)
@@ -128,7 +128,7 @@ def newton_steps(
         except np.linalg.LinAlgError:
             continue
         moved = _moved(found.mixture, (free.reduce @ step).reshape(free.k, -1), found.full)
-        if not np.abs(moved.spread).max() <= _LARGEST:
+        if not np.abs(moved.covariance).max() <= _LARGEST:
             newton_decrement = np.inf if observed_share == 1.0 else newton_decrement
             continue
         steps.append(moved)
@@ -142,10 +142,10 @@ def _moved(mixture: RandomEffects, step: Floats, full: bool) -> RandomEffects:
     dim = mixture.theta.shape[-1]
     log_weight = mixture.log_weight + np.clip(step[None, :, dim + 1], -2.0, 2.0)
     log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))
-    spread = mixture.spread + step[None, :, dim + 2 :]
+    covariance = mixture.covariance + step[None, :, dim + 2 :]
     return RandomEffects(
         mixture.theta + step[None, :, :dim],
         mixture.log_variance + np.clip(step[None, :, dim], -1.0, 1.0),
         log_weight - np.logaddexp.reduce(log_weight[0]),
-        spread if full else np.maximum(spread, 0.0),
+        covariance if full else np.maximum(covariance, 0.0),
     )

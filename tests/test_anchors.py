@@ -14,7 +14,7 @@ from mixfed.exchange.mixture import Candidates, MixtureReply
 from mixfed.kernels import anchor_em as climbing
 from mixfed.recipes.auto.anchors import LEAST_SIEVED, SIEVE_ROWS, Anchors
 from mixfed.recipes.auto.merge_split import splits
-from mixfed.recipes.updates import NEARBY, Penalty, distinct, maximise, nearby, values
+from mixfed.recipes.updates import NEARBY, Penalty, distinct, maximise, nearby, penalised_likelihood
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -34,7 +34,7 @@ def test_climbing_is_steps_of_em(seed, dim, k, count, shared):
     plain = start = random_mixtures(rng, count, k, dim)
     for _ in range(3):
         reply = anchors.expect(plain)
-        value, plain = values(plain, reply, anchors.rules), maximise(plain, reply, anchors.rules)
+        value, plain = penalised_likelihood(plain, reply, anchors.rules), maximise(plain, reply, anchors.rules)
     found, last = anchors.climb(start, 3)
     np.testing.assert_allclose(last, value, rtol=1e-7, atol=1e-7)
     for name in ("theta", "log_variance", "log_weight"):

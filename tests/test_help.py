@@ -15,7 +15,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from mixfed.cli import app
-from mixfed.tables.roles import read_table
+from mixfed.tables.sources import read_parquet
 
 ROOT = Path(__file__).parent.parent
 FEDERATION = {"init", "up", "down", "submit", "status", "resume", "local"}
@@ -83,7 +83,7 @@ def test_the_example_in_the_help_runs(name, folder):
     assert done.stdout.strip()
     written = [arguments[i + 1] for i, word in enumerate(arguments) if word in ("--out", "--card", "--coef")]
     assert all((folder / path).exists() for path in written)
-    assert all(read_table(folder / path).num_rows for path in written if path.endswith(".parquet"))
+    assert all(read_parquet(folder / path).num_rows for path in written if path.endswith(".parquet"))
 
 
 def blocks(page):

@@ -18,7 +18,7 @@ from mixfed import Clients, DataError, pack
 from mixfed.tables import sources as streams
 from mixfed.tables.describe import guess, notes
 from mixfed.tables.dialect import Dialect, sniff
-from mixfed.tables.roles import read_rows
+from mixfed.tables.reading import planned, read_rows
 from test_cli import mixfed
 from test_store import assert_same
 
@@ -370,6 +370,6 @@ def test_client_and_target_are_guessed(tmp_path, columns, client, target):
 
 def test_predict_reads_rows_without_a_target(tmp_path):
     table().drop(columns="sales").to_csv(tmp_path / "t.csv", sep="\t", index=False)
-    rows = read_rows(tmp_path / "t.csv", "store", None, ["price", "open"], intercept=True)
+    rows = read_rows(*planned(tmp_path / "t.csv", "store", None, ["price", "open"]), intercept=True)
     assert rows.y is None
     assert rows.phi.shape == (ROWS, 2)

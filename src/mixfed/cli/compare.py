@@ -59,7 +59,7 @@ def compare(
     """
     from ..evaluation.compare import RIVALS
     from ..evaluation.compare import compare as contest
-    from ..tables.roles import read_rows
+    from ..tables.reading import planned, read_rows
     from . import progress, screen
     from .columns import need_columns
     from .output_checks import check_folder
@@ -69,22 +69,21 @@ def compare(
     client, target = need_columns(data, client, target, "compare", quiet=silent)
     if out is not None:
         check_folder(out, data)
-    rows = read_rows(data, client, target, split_names(features), intercept=intercept)
-    when = None if time is None else read_rows(data, client, None, [time], intercept=False).phi[:, 0]
+    rows = read_rows(*planned(data, client, target, split_names(features)), intercept=intercept)
+    when = None if time is None else read_rows(*planned(data, client, None, [time]), intercept=False).phi[:, 0]
     with progress.Trials(silent, len(RIVALS) * (1 if time else splits)) as watch:
         found = contest(
             rows, parse_clusters(clusters), settings, splits=splits, share=share, when=when, seed=seed, watch=watch
         )
     if out is not None:
-        from ..core.files import write_all
+        from ..core.files import write_all, write_json, write_text
         from ..report.comparison_chart import comparison_svg
-        from ..tables.write import write_json
 
         out.mkdir(parents=True, exist_ok=True)
         picture = comparison_svg(found)
         write_all(
             {
-                out / "comparison.svg": lambda path: path.write_text(picture, encoding="utf-8"),
+                out / "comparison.svg": lambda path: write_text(path, picture),
                 out / "comparison.json": lambda path: write_json(path, found.to_dict()),
             }
         )

@@ -107,8 +107,8 @@ def demo(
 
 def _save_simulation(made: Simulation, out: Path, quiet: bool = False) -> None:
     """Write a table and, next to it, the truth about it."""
-    from ..core.files import write_all
-    from ..tables.write import parquet_writer, write_json
+    from ..core.files import write_all, write_json
+    from ..tables.write import parquet_writer
 
     out.parent.mkdir(parents=True, exist_ok=True)
     truth = out.with_suffix(".truth.json")

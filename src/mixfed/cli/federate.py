@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import SettingsError
+from ..core.names import MODEL
 from .following import fetch_results, show_results, tell_how_to_go_on
 from .options import (
     AsJson,
@@ -259,10 +260,9 @@ def local(
     table = open_clients(data, client, target, split_names(features), intercept=intercept)
     if not as_json:
         show_notes(notes_on(data, table, client, target, features))
-    names = table.features[: len(table.features) - table.intercept]
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
-        made = divide(data, client, target, names, sites, place)
+        made = divide(table, client, target, sites, place)
         with progress.Rounds(quiet=as_json) as watch:
             pool, settings = LocalPool(table), job.recipe_settings()
             alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=seed, watch=watch)
@@ -270,7 +270,7 @@ def local(
         found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if out is not None:  # here all sites have the same columns
-        dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / "model.json")
+        dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / MODEL)
     if as_json:
         typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return

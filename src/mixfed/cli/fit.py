@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import SettingsError
+from ..core.names import JOURNAL
 from .options import (
-    JOURNAL,
     AsJson,
     Card,
     Client,

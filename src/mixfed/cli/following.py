@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def fetch_results(kit: Kit, run: NamedJob, out: Path, *, quiet: bool, again: bool = False) -> Result:
     """Have a run done, show how it gets on, and fetch what came of it."""
+    from ..core.names import REPORT
     from ..federation.flare.admin import DONE, AdminSession, read_result
     from ..report import write_report
-    from ..report.folder import REPORT
     from . import progress
 
     with AdminSession(kit) as desk, progress.Rounds(quiet=quiet) as watch:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ..core.errors import MixfedError, PoolError, SettingsError
+from ..core.names import JOURNAL
 from .usage import STOPPED, give_up_printing
 
 if TYPE_CHECKING:
     from ..recipes.settings import AutoSettings, PaperSettings
-
-JOURNAL = "journal.bin"
 
 
 class RecipeName(StrEnum):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import DataError, SettingsError
+from ..core.names import CLIENTS
 from .options import Data, FitFolder, Packed, Quiet, say, tidy
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def predict(
     from ..clients.store import is_store
     from ..model.model import Model
     from ..report.folder import read_assignment
-    from ..tables.roles import read_rows
+    from ..tables.reading import planned, read_rows
     from ..tables.write import write_table
     from .output_checks import check_table
 
     if interval is not None and not 0 < interval < 1:
         raise SettingsError(f"--interval {interval:g}: a probability between 0 and 1 is wanted, such as 0.9")
-    check_table(out, data, history, folder / "clients.parquet")
+    check_table(out, data, history, folder / CLIENTS)
     if is_store(data):
         raise DataError(
             f"{data}: a packed table does not keep the order of rows: give the file that it was packed from"
@@ -83,7 +84,7 @@ def predict(
     if history is not None:
         recent = _assignment(model, history, uncertainty=None if interval is None else True)
         known = known.updated(recent) if known is not None else recent
-    rows = read_rows(data, client, None, model.features, intercept=model.has_intercept)
+    rows = read_rows(*planned(data, client, None, model.features), intercept=model.has_intercept)
     columns = {"prediction": model.predict(rows, known)}
     if interval is not None:
         columns["low"], columns["high"] = model.predict_interval(rows, known, interval).T

@@ -21,9 +21,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from ..clients.packing import Watch
 from ..model.fit import Progress as Event
 from ..model.fit import Watcher, phase_name
+from ..tables.roles import Watch
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from ..core.names import REPORT
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
 from ..model.traits import by_difference, crowd, digits, title, traits, typical_error
-from ..report.folder import FILES, REPORT
+from ..report.folder import FILES
 
 if TYPE_CHECKING:
     from ..evaluation.compare import Comparison

@@ -32,8 +32,9 @@ def report(
 
     Example: `mixfed report result --card model.md --coef coefficients.csv`
     """
+    from ..core.names import REPORT
     from ..report import write_report
-    from ..report.folder import REPORT, read_results
+    from ..report.folder import read_results
     from .output_checks import check_file
 
     for option, file in (("--out", out), ("--card", card), ("--coef", coef)):

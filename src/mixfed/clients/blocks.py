@@ -8,14 +8,11 @@ from operator import add
 from typing import TypeVar
 
 from ..core.threads import side_by_side
-from ..exchange.base import Sum
+from ..exchange.base import S
 from .packed import Clients
 from .store import ClientData
 
 T = TypeVar("T")
-
-
-S = TypeVar("S", bound=Sum)
 
 
 def over_blocks(one: Callable[[Clients], T], clients: ClientData) -> Iterator[T]:

@@ -323,6 +323,3 @@ def connect(address: str, timeout: float = 5.0) -> Client:
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
         raise PoolError(f"no dask scheduler answers at {address} within {timeout:.0f} s: is it running?") from error
-
-
-# ---------------------------------------------------------------- on the workers

@@ -137,10 +137,12 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
-        from ..tables.roles import as_table, rows_from_table
+        from ..tables.roles import find_clients_and_columns
+        from ..tables.sources import FrameSource
+        from .packing import load
 
-        table = as_table(frame, [client, target, *(features or ())])
-        return cls.from_rows(rows_from_table(table, client, target, features, intercept=intercept, source="frame"))
+        source = FrameSource(frame, [client, target, *(features or ())])
+        return load(source, find_clients_and_columns(source, client, target, features), intercept=intercept)
 
     @classmethod
     def from_file(
@@ -153,13 +155,10 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a ``.parquet`` file, or a ``.csv``, ``.tsv`` or ``.txt`` file, compressed (``.csv.gz``) or not."""
-        from ..tables.roles import read_rows
+        from ..tables.reading import planned
         from .packing import load
 
-        source = Path(path)
-        if source.suffix.lower() == ".parquet":
-            return load(source, client, target, features, intercept=intercept)
-        return cls.from_rows(read_rows(source, client, target, features, intercept=intercept))
+        return load(*planned(Path(path), client, target, features), intercept=intercept)
 
     @property
     def design(self) -> Array:

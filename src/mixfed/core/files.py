@@ -1,10 +1,13 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 
 def write_all(files: dict[Path, Callable[[Path], object]]) -> None:
@@ -30,3 +33,47 @@ def write_all(files: dict[Path, Callable[[Path], object]]) -> None:
     finally:
         for partial in partials.values():
             partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` make a file beside ``path``, then put it in place in one step."""
+    write_all({path: write})
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
+    """Give a folder to write files of these names in, which takes the place of ``path`` in the end, or not at all.
+
+    What others have put into such a folder stays, and is an error.
+    """
+    whole = path.resolve()
+    partial, old = (whole.with_name(whole.name + ending) for ending in (".partial", ".old"))
+    _remove(partial, names)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if whole.exists():
+            _remove(old, names)
+            whole.rename(old)
+        partial.rename(whole)
+        _remove(old, names)
+    finally:
+        _remove(partial, names)
+
+
+def _remove(folder: Path, names: Collection[str]) -> None:
+    if not folder.is_dir():
+        return
+    for name in (*names, *(f"{name}.partial" for name in names)):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 from ..core.arrays import Array, Floats
-from .base import PerClient, Query
+from .base import Parts, PerClient, Query
 from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSum:
+class BlockSum(Parts):
     """A sum over clients of d x r blocks, one per anchor."""
 
     block: Annotated[Floats, "h D r"]
     clients: int
-
-    def __add__(self, other: BlockSum) -> BlockSum:
-        return BlockSum(self.block + other.block, self.clients + other.clients)
 
     def mean(self) -> Floats:
         """(h, d, r): the mean over clients."""

@@ -11,8 +11,10 @@ table, k kinds, h anchors, r columns of a basis, d whitened features; "?" is any
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from functools import cache
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -23,6 +25,14 @@ class Sum(Protocol):
     """A reply that adds."""
 
     def __add__(self, other: Self, /) -> Self: ...
+
+
+class Parts:
+    """A sum that is a dataclass: two are added part by part."""
+
+    def __add__(self, other: Self) -> Self:
+        both = ((getattr(self, name), getattr(other, name)) for name in names_of(cast(Any, type(self))))
+        return type(self)(*(a + b for a, b in both))
 
 
 S = TypeVar("S", bound=Sum)
@@ -46,6 +56,31 @@ class PerClient(Generic[R]):
     def part(self, which: Array) -> Self:
         """Give the question as it is put to some of those asked, by their places (c,) among them."""
         return self
+
+
+class AboutCandidates:
+    """A dataclass of arrays with a row for each of some candidates, but for what only the informed ones have."""
+
+    INFORMATION: ClassVar[tuple[str, ...]] = ()
+
+    def pick(self, which: Any, informed: Sequence[int] = ()) -> Self:
+        """Keep candidates at places ``which``; their information is at places ``informed``."""
+        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        places = {
+            name: list(informed) if name in self.INFORMATION else which for name in names_of(cast(Any, type(self)))
+        }
+        return type(self)(*(getattr(self, name)[rows] for name, rows in places.items()))
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        """Put several batches into one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names_of(cast(Any, cls))))
+
+
+@cache
+def names_of(kind: Any) -> tuple[str, ...]:
+    """Give the names of what a dataclass is made of; the rest follows from it."""
+    return tuple(item.name for item in dataclasses.fields(kind) if item.init)
 
 
 # ---------------------------------------------------------------- several at once

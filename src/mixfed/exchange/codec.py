@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from .base import names_of
 from .registry import MESSAGES
-from .shapes import MessageError, check, names_of
+from .shapes import MessageError, check
 
 _LENGTH, _WORD = struct.Struct("<Q"), 8
 _MOST_HEADER, _USUAL_HEADER = 1_000_000, 4_000

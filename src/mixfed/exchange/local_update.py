@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..families.base import SQUARED, Loss
-from .base import Query
+from .base import Parts, Query
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSum:
+class ModelSum(Parts):
     """A sum over clients of what they learned about each kind."""
 
     shift: Annotated[Floats, "k d | k D"]
@@ -62,16 +62,6 @@ class ModelSum:
     """Membership times loss."""
     likelihood: float
     """Log likelihood of the clients, up to a constant that does not depend on the mixture."""
-
-    def __add__(self, other: ModelSum) -> ModelSum:
-        return ModelSum(
-            self.shift + other.shift,
-            self.rows + other.rows,
-            self.mass + other.mass,
-            self.clients + other.clients,
-            self.loss + other.loss,
-            self.likelihood + other.likelihood,
-        )
 
     def mean_shift(self) -> Floats:
         """(k, d): the shift of the global models with the paper's weights n_i / N."""

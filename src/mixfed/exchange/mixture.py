@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
-from .base import Query
+from .base import AboutCandidates, Parts, Query
 from .local_update import ModelSum, Update
 from .moments import PairSum
 from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(AboutCandidates):
     """C mixtures of k models each, in standard units, to be asked about at once."""
 
     theta: Annotated[Floats, "C k d"]
@@ -34,27 +33,15 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def pick(self, which: Any) -> Candidates:
-        """Keep those at places ``which``."""
-        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        return Candidates(self.theta[which], self.log_variance[which], self.log_weight[which])
-
-    @staticmethod
-    def stack(parts: Sequence[Candidates]) -> Candidates:
-        """Put several batches into one."""
-        return Candidates(
-            np.concatenate([part.theta for part in parts]),
-            np.concatenate([part.log_variance for part in parts]),
-            np.concatenate([part.log_weight for part in parts]),
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class MixtureReply:
+class MixtureReply(AboutCandidates):
     """What all clients say about each candidate: its likelihood and, weighted by membership, the normal equations.
 
     These are written at the candidate's own models: residuals r and the score of z r, rather than targets.
     """
+
+    INFORMATION: ClassVar = ("missing",)
 
     likelihood: Annotated[Floats, "C"]
     clients: Annotated[Floats, "C k"]
@@ -76,31 +63,14 @@ class MixtureReply:
         """The sums of z z^T as matrices, (C, k, d, d)."""
         return unpacked(self.gram, self.score.shape[-1])
 
-    def pick(self, which: Any, informed: Sequence[int] = ()) -> MixtureReply:
-        """Keep what was said of some candidates; their missing information is at places ``informed``."""
-        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        said = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-1]}
-        return dataclasses.replace(self, **said, missing=self.missing[list(informed)])
-
-    @staticmethod
-    def stack(parts: Sequence[MixtureReply]) -> MixtureReply:
-        """Put together what was said of several batches of candidates."""
-        return MixtureReply(*(np.concatenate([getattr(part, name) for part in parts]) for name in _EXPECTED))
-
-
-_EXPECTED = [item.name for item in dataclasses.fields(MixtureReply)]
-
 
 @dataclass(frozen=True, eq=False)
-class MixtureNumbers:
+class MixtureNumbers(Parts):
     """An `MixtureReply` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
 
     numbers: Annotated[Floats, "C ?"]
     """Likelihood, clients, rows, squares, overlap, score and, if curvature was asked for, gram."""
     missing: Annotated[Floats, "i k*(k+1)/2 w+2 w+2"]
-
-    def __add__(self, other: MixtureNumbers) -> MixtureNumbers:
-        return MixtureNumbers(self.numbers + other.numbers, self.missing + other.missing)
 
     def __iadd__(self, other: MixtureNumbers) -> MixtureNumbers:
         """Add in place: there may be many, and large ones."""

@@ -10,21 +10,18 @@ from typing import Annotated
 
 from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
-from .base import Query
+from .base import Parts, Query
 from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
-class GramSum:
+class GramSum(Parts):
     """Second moments of shifted and scaled columns."""
 
     gram: Annotated[Floats, "D*(D+1)/2"]
     """Packed, as are all second moments here: see `symmetric`."""
     cross: Annotated[Floats, "D"]
     square: float
-
-    def __add__(self, other: GramSum) -> GramSum:
-        return GramSum(self.gram + other.gram, self.cross + other.cross, self.square + other.square)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +35,13 @@ class Gram(Query[GramSum, GramSum]):
 
 
 @dataclass(frozen=True, eq=False)
-class PairSum:
+class PairSum(Parts):
     """Moments of pairs of rows of a client."""
 
     moments: Annotated[Floats, "k w*(w+1)/2 | 1 w*(w+1)/2"]
     """Around each kind, or around the pooled fit; packed."""
     rows: int
     """Rows that they are about."""
-
-    def __add__(self, other: PairSum) -> PairSum:
-        return PairSum(self.moments + other.moments, self.rows + other.rows)
 
     def matrices(self, dim: int) -> Floats:
         """Give the moments as matrices, (k, d, d)."""

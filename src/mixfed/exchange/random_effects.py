@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from ..core.arrays import Floats
 from ..core.symmetric import doubled, packed, places, triangle, unpacked
-from .base import Query
+from .base import AboutCandidates, Parts, Query
 from .mixture import Candidates
 from .units import StandardUnits
 
 
 @dataclass(frozen=True, eq=False)
-class RandomEffects:
+class RandomEffects(AboutCandidates):
     """C mixtures of k kinds whose clients deviate, in standard units."""
 
     theta: Annotated[Floats, "C k d"]
@@ -41,17 +40,6 @@ class RandomEffects:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def pick(self, which: Any) -> RandomEffects:
-        """Keep those at places ``which``."""
-        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        return RandomEffects(self.theta[which], self.log_variance[which], self.log_weight[which], self.spread[which])
-
-    @staticmethod
-    def stack(parts: Sequence[RandomEffects]) -> RandomEffects:
-        """Put several batches into one."""
-        names = [item.name for item in dataclasses.fields(RandomEffects)]
-        return RandomEffects(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
     @property
     def plain(self) -> Candidates:
         """The mixtures without their deviations."""
@@ -59,11 +47,13 @@ class RandomEffects:
 
 
 @dataclass(frozen=True, eq=False)
-class RandomEffectsReply:
+class RandomEffectsReply(AboutCandidates, Parts):
     """What all clients say about each candidate: likelihood, score, information; weighted by membership.
 
     The parameters of a kind are theta (d), log variance, log weight and the numbers of Psi (v), in this order.
     """
+
+    INFORMATION: ClassVar = ("expected", "observed", "missing")
 
     likelihood: Annotated[Floats, "C"]
     clients: Annotated[Floats, "C k"]
@@ -81,21 +71,6 @@ class RandomEffectsReply:
     """The observed one, packed."""
     missing: Annotated[Floats, "i k*(k+1)/2 w+v+2 w+v+2"]
     """Covariance of the clients' scores given their rows, by Louis: pairs of kinds."""
-
-    def __add__(self, other: RandomEffectsReply) -> RandomEffectsReply:
-        both = ((getattr(self, item.name), getattr(other, item.name)) for item in dataclasses.fields(self))
-        return RandomEffectsReply(*(a + b for a, b in both))
-
-    def pick(self, which: Any, informed: Sequence[int] = ()) -> RandomEffectsReply:
-        """Keep what was said of some candidates; their information is at places ``informed``."""
-        which = np.atleast_1d(np.asarray(which, dtype=np.int64))
-        told = {item.name: getattr(self, item.name)[which] for item in dataclasses.fields(self)[:-3]}
-        told |= {name: getattr(self, name)[list(informed)] for name in INFORMATION}
-        return dataclasses.replace(self, **told)
-
-
-INFORMATION = ("expected", "observed", "missing")
-"""What is there for informed candidates only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,16 +108,13 @@ class RandomEffectsSums(Query[RandomEffectsReply, RandomEffectsReply]):
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOutSum:
+class LeftOutSum(Parts):
     """Squared errors of rows that are predicted from the other rows of their client."""
 
     squares: Annotated[Floats, "C 2"]
     """Of all clients with two rows or more, and of the small ones among them."""
     rows: Annotated[Floats, "2"]
     """How many rows these have."""
-
-    def __add__(self, other: LeftOutSum) -> LeftOutSum:
-        return LeftOutSum(self.squares + other.squares, self.rows + other.rows)
 
 
 @dataclass(frozen=True, eq=False)

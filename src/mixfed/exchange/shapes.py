@@ -14,16 +14,11 @@ from typing import Annotated, Any, TypeAlias, Union, cast
 import numpy as np
 
 from ..core.errors import MixfedError
+from .base import names_of
 
 
 class MessageError(MixfedError):
     """These bytes are no message, or not the one that was expected."""
-
-
-@cache
-def names_of(kind: type[Any]) -> tuple[str, ...]:
-    """Give the names of what makes a message; the rest follows from it."""
-    return tuple(item.name for item in dataclasses.fields(kind) if item.init)
 
 
 def check(message: Any, kind: Any, sizes: dict[str, int], *, bind: bool) -> None:

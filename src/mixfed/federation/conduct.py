@@ -20,16 +20,17 @@ from typing import Any
 
 from .. import __version__
 from ..core.errors import MixfedError, PoolError
+from ..core.files import write_json, write_text
+from ..core.names import EXCHANGES, JOURNAL, MODEL, RUN, TRACE
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
 from ..model.fit import Fit, Watcher
 from ..recipes import fit
-from ..tables.write import write_json, write_parquet
+from ..tables.write import write_parquet
 from .asking import Exchange
 from .job import Job
 from .pool import FederatedPool, SitesLostError
 from .transport import Transport
 
-JOURNAL = "journal.bin"
 _LOOK_AGAIN = 2.0
 """Seconds between looks for a member that is missing."""
 
@@ -81,13 +82,13 @@ def failed(error: Exception) -> str:
 
 
 def _complain(folder: Path, text: str) -> None:
-    (folder / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
+    write_text(folder / "error.txt", " ".join(text.split()) + "\n")
 
 
 class _Conduct:
     def __init__(self, transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> None:
         self.transport, self.job, self.folder, self.watch = transport, job, folder, watch
-        self.log = folder / "exchanges.jsonl"
+        self.log = folder / EXCHANGES
 
     def fit(self) -> Fit:
         """Fit with the members of the run before, if there was one, else with all; without those who are lost."""
@@ -122,11 +123,11 @@ class _Conduct:
                 seed=job.seed,
                 watch=self.watch,
             )
-            (self.folder / "model.json").unlink(missing_ok=True)
-            write_parquet(self.folder / "trace.parquet", found.columns())
+            (self.folder / MODEL).unlink(missing_ok=True)
+            write_parquet(self.folder / TRACE, found.columns())
             without = pool.conclude(json.dumps(found.model.to_dict()))
-            write_json(self.folder / "run.json", self._about(pool, found) | {"without_model": without})
-            found.model.save(self.folder / "model.json")
+            write_json(self.folder / RUN, self._about(pool, found) | {"without_model": without})
+            found.model.save(self.folder / MODEL)
         return found
 
     def _pool(self, absent: Mapping[str, str], min_share: float | None = None) -> FederatedPool:

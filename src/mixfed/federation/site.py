@@ -22,6 +22,7 @@ from ..clients.local import LocalPool
 from ..clients.store import ClientData
 from ..core.arrays import Keys
 from ..core.errors import MixfedError
+from ..core.names import CLIENTS, MODEL
 from ..exchange.base import PerClient
 from ..exchange.pool import Sample
 from ..model.model import Model
@@ -166,9 +167,9 @@ class Site:
             model = dataclasses.replace(model, client_column=client, target_column=target)
             clients = self._pool(model.has_intercept).clients
             self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / "model.json").unlink(missing_ok=True)
-            write_parquet(self.out / "clients.parquet", model.assign(clients).columns())
-            model.save(self.out / "model.json")
+            (self.out / MODEL).unlink(missing_ok=True)
+            write_parquet(self.out / CLIENTS, model.assign(clients).columns())
+            model.save(self.out / MODEL)
         return self.clients.n_clients, Concluded(self.clients.n_clients)
 
 

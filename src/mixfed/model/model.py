@@ -17,6 +17,7 @@ from ..clients.memberships import memberships, own_effects
 from ..clients.store import ClientData
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError, SettingsError
+from ..core.files import write_json
 from ..core.names import INTERCEPT
 from ..exchange.local_update import Mixture
 from ..families.base import loss_named
@@ -205,8 +206,6 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write a ``model.json``, whole or not at all."""
-        from ..tables.write import write_json
-
         write_json(Path(path), self.to_dict())
 
     def check_known(self, known: Assignment) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import DataError
+from ..core.names import MODEL
 
 if TYPE_CHECKING:
     from .model import Model
@@ -34,7 +35,7 @@ def content_of(model: Model) -> dict[str, Any]:
 
 def text_of(path: Path) -> tuple[str, str]:
     """Give the text of a ``model.json``, or of the one in a folder that ``mixfed fit`` wrote, and how to call it."""
-    path = path / "model.json" if path.is_dir() else path
+    path = path / MODEL if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

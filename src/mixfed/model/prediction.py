@@ -19,8 +19,10 @@ from ..core.errors import DataError
 from ..core.names import INTERCEPT
 from ..core.symmetric import packed, unpacked
 from ..exchange.local_update import Mixture
-from ..tables.roles import as_table, rows_from_table
+from ..tables.reading import read_rows
+from ..tables.roles import find_clients_and_columns
 from ..tables.rows import Rows
+from ..tables.sources import FrameSource
 from .assignment import Assignment
 
 if TYPE_CHECKING:
@@ -66,14 +68,15 @@ def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) ->
 def rows_of(model: Model, frame: Any, named: bool) -> Rows:
     """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
     client = model.client_column
-    table = as_table(frame, [*model.features, client])
-    if client is None or client not in table.column_names:
+    source = FrameSource(frame, [*model.features, client])
+    if client is None or client not in source.schema.names:
         if named:
             column = "a model that knows its client_column" if client is None else f"the column '{client}'"
             raise DataError(f"these rows do not say which of the known clients they belong to: it takes {column}")
         client = INTERCEPT  # a name that no column has: every row is of a client of its own
-        table = table.append_column(client, pa.array(range(table.num_rows)))
-    return rows_from_table(table, client, None, model.features, intercept=model.has_intercept, source="frame")
+        source = FrameSource(source.table.append_column(client, pa.array(range(source.n_rows))), [])
+    plan = find_clients_and_columns(source, client, None, model.features)
+    return read_rows(source, plan, intercept=model.has_intercept)
 
 
 def _check_uncertainty(told: Floats, wanted: Floats) -> None:

@@ -1,4 +1,7 @@
-"""The report of a fit: one HTML file that opens offline."""
+"""All that a fit leaves behind for people: its folder, the report, the model card, MLflow, notebooks.
+
+For whoever changes what people read of a fit. The report is one HTML file that opens offline.
+"""
 
 from .page import report_html, write_report
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.files import write_text
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
 from ..model.traits import by_difference, crowd, digits, traits, typical_error
-from ..tables.write import write_whole
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""
@@ -18,8 +18,7 @@ _SHOWN = 10
 
 def write_card(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> None:
     """Write the card of a fit, whole or not at all."""
-    text = "\n".join(_lines(found, assigned, about)) + "\n"
-    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    write_text(path, "\n".join(_lines(found, assigned, about)) + "\n")
 
 
 def _lines(found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> Iterable[str]:

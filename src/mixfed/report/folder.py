@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from .. import __version__
 from ..core.errors import DataError, SettingsError
-from ..core.files import write_all
+from ..core.files import write_all, write_json, write_whole
+from ..core.names import CLIENTS, MODEL, REPORT, RUN, TRACE
 from ..exchange.base import Traffic
 from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
-from ..tables.roles import read_table
-from ..tables.write import parquet_writer, write_json, write_whole
+from ..tables.sources import read_parquet
+from ..tables.write import parquet_writer
 
-MODEL, CLIENTS, TRACE, RUN, REPORT = "model.json", "clients.parquet", "trace.parquet", "run.json", "report.html"
 FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
 
 
@@ -65,7 +65,7 @@ def read_results(folder: Path) -> tuple[Fit, Assignment | None, dict[str, Any]]:
     """Read a folder of results. Of one that an earlier version wrote, or a federation, some parts are missing."""
     model = Model.load(folder)
     about = _read_run(folder / RUN)
-    trace = read_table(folder / TRACE).to_pylist() if (folder / TRACE).exists() else []
+    trace = read_parquet(folder / TRACE).to_pylist() if (folder / TRACE).exists() else []
     traffic = Traffic(*(about.get(item.name, 0) for item in dataclasses.fields(Traffic)))
     found = Fit(model, trace, traffic, about.get("seconds", {}), about.get("stop", ""))
     return found, read_assignment(folder, model), about | {"folder": str(folder)}
@@ -76,7 +76,7 @@ def read_assignment(folder: Path, model: Model) -> Assignment | None:
     path = folder / CLIENTS
     if not path.exists():
         return None
-    table = read_table(path)
+    table = read_parquet(path)
     names = ["client", "rows", *(f"probability_{j}" for j in range(model.n_clusters))]
     names += [f"effects_{j}" for j in range(model.n_clusters)] if model.personal else []
     missing = [name for name in names if name not in table.column_names]

@@ -13,20 +13,19 @@ from typing import Any
 
 from .. import __version__
 from ..core.errors import DataError
+from ..core.files import write_text
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
 from ..model.traits import crowd, digits, traits
 from ..recipes.paper.theory import predict_for
-from ..tables.write import write_whole
 from . import sentences as words
 from .figures import digest
 
 
 def write_report(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any] | None = None) -> None:
     """Write the report of a fit as one HTML file, whole or not at all."""
-    html = report_html(found, assigned, about)
-    write_whole(path, lambda partial: partial.write_text(html, encoding="utf-8"))
+    write_text(path, report_html(found, assigned, about))
 
 
 def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] | None = None) -> str:

@@ -34,7 +34,7 @@ _LONGEST = 40
 """Letters of a value that are shown."""
 
 
-class Holds(StrEnum):
+class ColumnType(StrEnum):
     """What a column holds."""
 
     NUMBERS = "numbers"
@@ -44,7 +44,7 @@ class Holds(StrEnum):
     NOTHING = "empty"
 
 
-class Kind(IntEnum):
+class ValueType(IntEnum):
     """What a single value is."""
 
     MISSING = 0
@@ -72,65 +72,67 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-class Words:
+class TextColumn:
     """What a column of text holds, batch by batch."""
 
     def __init__(self, name: str, source: str, decimal: str = ".", role: str = "feature") -> None:
         self.name, self.source, self.decimal, self.role = name, source, decimal, role
         self.rows = 0
-        self.counts: Ints = np.zeros(len(Kind), dtype=np.int64)
+        self.counts: Ints = np.zeros(len(ValueType), dtype=np.int64)
         self.first: dict[int, tuple[str, int]] = {}
         """The first value of each kind, and its row."""
 
     def add(self, column: pa.ChunkedArray) -> None:
         """Look at the next rows."""
         _, kinds = read_text(column, self.decimal)
-        self.counts += np.bincount(kinds, minlength=len(Kind))
+        self.counts += np.bincount(kinds, minlength=len(ValueType))
         for kind in np.flatnonzero(self.counts).tolist():
             if kind not in self.first:
                 row = int(np.argmax(kinds == kind))
                 self.first[kind] = column[row].as_py(), self.rows + row
         self.rows += len(kinds)
 
-    def holds(self) -> Holds:
+    def holds(self) -> ColumnType:
         """Say what the column holds; a few words within a column of numbers are an error."""
         missing, numbers, bits, switches, dates, words = self.counts.tolist()
         if missing == self.rows:
-            return Holds.NOTHING
+            return ColumnType.NOTHING
         if switches + dates + words == 0:
-            return Holds.NUMBERS
+            return ColumnType.NUMBERS
         if numbers + dates + words == 0:
-            return Holds.SWITCHES
+            return ColumnType.SWITCHES
         if numbers + bits + switches + words == 0:
-            return Holds.DATES
+            return ColumnType.DATES
         odd = switches + dates + words
         if odd <= numbers + bits:
-            found = [self.first[kind] for kind in (Kind.SWITCH, Kind.DATE, Kind.WORD) if kind in self.first]
+            found = [
+                self.first[kind] for kind in (ValueType.SWITCH, ValueType.DATE, ValueType.WORD) if kind in self.first
+            ]
             word, row = min(found, key=lambda item: item[1])
             raise _not_a_number(word, row, odd, self.name, self.source, self.role)
-        return Holds.WORDS
+        return ColumnType.WORDS
 
     def are_numbers(self) -> bool:
         """Whether this column is a feature if none are named; one that would be, but for its thousands, is an error."""
         found = self.holds()
-        if found is Holds.WORDS and Kind.WORD in self.first:
-            word, row = self.first[Kind.WORD]
+        if found is ColumnType.WORDS and ValueType.WORD in self.first:
+            word, row = self.first[ValueType.WORD]
             if _THOUSANDS.fullmatch(word.strip()):
-                raise _not_a_number(word, row, int(self.counts[Kind.WORD]), self.name, self.source, self.role)
-        return found in (Holds.NUMBERS, Holds.SWITCHES)
+                raise _not_a_number(word, row, int(self.counts[ValueType.WORD]), self.name, self.source, self.role)
+        return found in (ColumnType.NUMBERS, ColumnType.SWITCHES)
 
     def check(self) -> None:
         """Refuse a column that was asked for and does not hold what can be a number."""
         found = self.holds()
-        if found is Holds.NOTHING:
+        if found is ColumnType.NOTHING:
             raise DataError(empty_column(self.name, self.source, self.role))
-        if found is Holds.DATES and self.role == "target":
+        if found is ColumnType.DATES and self.role == "target":
             raise _date_target(self.name, self.source)
-        if found is Holds.WORDS:
-            kinds = (Kind.WORD, Kind.DATE, Kind.SWITCH)
+        if found is ColumnType.WORDS:
+            kinds = (ValueType.WORD, ValueType.DATE, ValueType.SWITCH)
             word, row = next(self.first[kind] for kind in kinds if kind in self.first)
             if _NEARLY_NUMBER.fullmatch(word.strip()) or _OTHER_DATE.fullmatch(word.strip()):
-                count = self.rows - int(self.counts[Kind.MISSING])
+                count = self.rows - int(self.counts[ValueType.MISSING])
                 raise _not_a_number(word, row, count, self.name, self.source, self.role)
             dummies = f"pandas.get_dummies(frame, columns=['{self.name}'])"
             ways = {
@@ -143,33 +145,15 @@ class Words:
             )
 
 
-def check_words(table: pa.Table, roles: dict[str, str], source: str, decimal: str = ".") -> None:
-    """Refuse columns of words among those asked for. ``roles`` says of each whether it is a feature or the target."""
-    for name, role in roles.items():
-        if is_text(table[name].type):
-            words = Words(name, source, decimal, role)
-            words.add(table[name])
-            words.check()
-
-
-def looks_numeric(column: pa.ChunkedArray, name: str, source: str, decimal: str = ".") -> bool:
-    """Whether a column is a feature if none are named."""
-    if not is_text(column.type):
-        return is_number(column.type) and column.null_count < len(column)
-    words = Words(name, source, decimal)
-    words.add(column)
-    return words.are_numbers()
-
-
 def numbers(
     table: pa.Table,
     names: Sequence[str],
     kind: Any,
     source: str,
-    first: int = 0,
+    first: int,
+    decimal: str,
     *,
-    decimal: str = ".",
-    role: str = "feature",
+    role: str,
 ) -> Array:
     """Read columns as finite numbers, (n, len(names)); the table begins at row ``first`` of the whole one."""
     values = np.empty((table.num_rows, len(names)), dtype=kind)
@@ -190,13 +174,13 @@ def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int, decima
         raise DataError(empty_column(name, source, role))
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         column = column.cast(kind.value_type)
-        words = Words(name, source, decimal, role)
+        words = TextColumn(name, source, decimal, role)
         words.add(column)
         words.check()
     elif not is_text(kind):
         raise DataError(f"{source}: column '{name}' holds {_plain(kind)}, not numbers: leave it out")
     parsed, kinds = read_text(column, decimal)
-    bad = kinds == Kind.WORD
+    bad = kinds == ValueType.WORD
     if bad.any():
         row = int(np.argmax(bad))
         raise _not_a_number(column[row].as_py(), first + row, int(bad.sum()), name, source, role)
@@ -225,9 +209,9 @@ def read_text(column: pa.ChunkedArray, decimal: str = ".") -> tuple[Floats, Ints
     return values[places], kinds[places]
 
 
-def _read_value(text: str, decimal: str) -> tuple[float, Kind]:
+def _read_value(text: str, decimal: str) -> tuple[float, ValueType]:
     if text in MISSING:
-        return np.nan, Kind.MISSING
+        return np.nan, ValueType.MISSING
     plain = text
     if decimal == ",":  # there a point would part thousands, which is no number either
         plain = text.replace(".", "?").replace(",", ".")
@@ -235,19 +219,19 @@ def _read_value(text: str, decimal: str) -> tuple[float, Kind]:
         if "_" in text:  # which Python would read, and nobody means
             raise ValueError
         value = float(int(text, 16)) if text[:2] in ("0x", "0X") else float(plain)  # as Arrow reads them
-        return value, Kind.BIT if value in (0.0, 1.0) else Kind.NUMBER
+        return value, ValueType.BIT if value in (0.0, 1.0) else ValueType.NUMBER
     except ValueError:
         pass
     if text.lower() in TRUE | FALSE:
-        return float(text.lower() in TRUE), Kind.SWITCH
+        return float(text.lower() in TRUE), ValueType.SWITCH
     if text[:4].isdigit() and text[4:5] == "-":
         try:
             when = datetime.datetime.fromisoformat(text)
         except ValueError:
-            return np.nan, Kind.WORD
+            return np.nan, ValueType.WORD
         when = when.replace(tzinfo=when.tzinfo or datetime.UTC)
-        return (when - _EPOCH).total_seconds() / _DAY, Kind.DATE
-    return np.nan, Kind.WORD
+        return (when - _EPOCH).total_seconds() / _DAY, ValueType.DATE
+    return np.nan, ValueType.WORD
 
 
 def _days(column: pa.ChunkedArray) -> Floats:

@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..clients.store import ClientData
-from ..core.errors import DataError, NotUtf8Error
-from .column_types import Holds, Words, as_floats, is_date, is_number, is_text, short
+from ..core.errors import DataError
+from .column_types import ColumnType, TextColumn, as_floats, is_date, is_number, is_text, short
 from .dialect import SEPARATORS
-from .roles import may_be_features, no_rows
-from .sources import CsvSource, Source, open_source
+from .roles import may_be_features
+from .sources import CsvSource, Source, no_rows, open_source, read_by
 
 _MOST_ROWS = 20_000
 """Rows that are looked at, about."""
@@ -51,12 +50,12 @@ class Column:
     @property
     def is_number(self) -> bool:
         """Whether it holds numbers."""
-        return self.holds == Holds.NUMBERS
+        return self.holds == ColumnType.NUMBERS
 
     @property
     def likeness_to_client(self) -> float:
         """How much it looks like ids of clients: several of them, each more than once. 0 if it does not."""
-        ids = self.holds == Holds.WORDS or (self.is_number and self.whole)
+        ids = self.holds == ColumnType.WORDS or (self.is_number and self.whole)
         if not ids or self.distinct < 2 or 2 * self.distinct > 1.5 * self.rows:
             return 0.0
         named = _says(_OWNERS, self.name)
@@ -86,10 +85,7 @@ class Guess:
 
 def describe(path: Path) -> tuple[tuple[Column, ...], bool]:
     """Look at the first rows of a file. -> its columns, and whether those were all rows."""
-    try:
-        return _describe(open_source(path))
-    except NotUtf8Error:
-        return _describe(open_source(path))
+    return read_by(_describe, path)
 
 
 def guess(path: Path, client: str | None = None, target: str | None = None) -> Guess:
@@ -103,10 +99,11 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
     return Guess(columns, client, target, rows, whole)
 
 
-def notes(path: Path, client: str, target: str, held: ClientData, *, features_named: bool = False) -> tuple[str, ...]:
+def notes(path: Path, client: str, target: str, taken: Any, *, features_named: bool = False) -> tuple[str, ...]:
     """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
 
-    ``held`` is what was read; ``features_named`` says that the user chose the features.
+    ``taken`` are the clients that were read, in memory or packed; ``features_named`` says that the user chose the
+    features.
     """
     try:
         source = open_source(path)
@@ -114,15 +111,15 @@ def notes(path: Path, client: str, target: str, held: ClientData, *, features_na
         return ()
     told = _notes_on_writing(source)
     if not features_named:
-        unused = [name for name in source.schema.names if name not in (client, target, *held.features)]
+        unused = [name for name in source.schema.names if name not in (client, target, *taken.features)]
         told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
-    if held.n_rows > 10 and all(len(np.unique(held.block(*held.blocks[place]).y)) == 2 for place in (0, -1)):
+    if taken.n_rows > 10 and all(len(np.unique(taken.block(*taken.blocks[place]).y)) == 2 for place in (0, -1)):
         told.append(f"column '{target}' has two values only: it is fitted as a number, not as a class")
-    if held.n_clients == 1:
+    if taken.n_clients == 1:
         told.append(
             f"column '{client}' has one value only, so all rows belong to one client: is it the right --client?"
         )
-    elif held.n_clients == held.n_rows:
+    elif taken.n_clients == taken.n_rows:
         told.append(
             f"column '{client}' is different in every row, so no client has two rows: is it the right --client?"
         )
@@ -138,7 +135,7 @@ def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:
         if rows >= _MOST_ROWS:
             break
     if rows == 0:
-        raise no_rows(source.path)
+        raise no_rows(source.name)
     whole = next(reader, None) is None
     table = pa.concat_tables(tables).slice(0, _MOST_ROWS)
     columns = tuple(_column(name, table[name], source.decimal) for name in table.column_names)
@@ -147,33 +144,33 @@ def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:
 
 def _column(name: str, values: pa.ChunkedArray, decimal: str) -> Column:
     holds, whole = _holds(name, values, decimal), False
-    if is_number(values.type) and holds is Holds.NUMBERS:
+    if is_number(values.type) and holds is ColumnType.NUMBERS:
         found = as_floats(values)
         found = found[np.isfinite(found)]
         whole = bool(np.all(found == np.round(found)))
-    elif holds is Holds.NUMBERS:
+    elif holds is ColumnType.NUMBERS:
         whole = not pc.any(pc.match_substring_regex(pc.drop_null(values), r"[.,eE]")).as_py()
     filled = pc.drop_null(values)
     example = _shown(_first(filled), whole) if len(filled) else ""
     return Column(name, str(holds), _distinct(filled), len(values), example, whole)
 
 
-def _holds(name: str, values: pa.ChunkedArray, decimal: str) -> Holds:
+def _holds(name: str, values: pa.ChunkedArray, decimal: str) -> ColumnType:
     kind = values.type
     if values.null_count == len(values):
-        return Holds.NOTHING
+        return ColumnType.NOTHING
     if is_number(kind):
-        return Holds.SWITCHES if pa.types.is_boolean(kind) else Holds.NUMBERS
+        return ColumnType.SWITCHES if pa.types.is_boolean(kind) else ColumnType.NUMBERS
     if is_date(kind):
-        return Holds.DATES
+        return ColumnType.DATES
     if not is_text(kind):
-        return Holds.WORDS
-    words = Words(name, "", decimal)
+        return ColumnType.WORDS
+    words = TextColumn(name, "", decimal)
     words.add(values)
     try:
         return words.holds()
     except DataError:
-        return Holds.NUMBERS  # but for a few
+        return ColumnType.NUMBERS  # but for a few
 
 
 def _first(values: pa.ChunkedArray) -> Any:
@@ -224,7 +221,7 @@ def _likely_target(columns: Sequence[Column]) -> str | None:
 def _notes_on_writing(source: Source) -> list[str]:
     if not isinstance(source, CsvSource):
         return []
-    dialect, name = source.dialect, source.path.name
+    dialect, name = source.dialect, source.name
     told = []
     usual = "\t" if name.lower().endswith(".tsv") else ","
     comma = " with decimal commas" if dialect.decimal == "," else ""

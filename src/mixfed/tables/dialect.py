@@ -1,7 +1,6 @@
 """How a text table is written: separator, decimal sign, encoding. Told from its first few kB, before it is read.
 
-Both readers, `tables.read_table` for memory and `streams.CsvSource` for batches, take what is found here, so that they
-read the same table.
+`sources.CsvSource` takes what is found here.
 """
 
 from __future__ import annotations

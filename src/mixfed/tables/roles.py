@@ -1,211 +1,135 @@
-"""Tables on disk: read them, find the features in them, write results whole or not at all."""
+"""Which column is the client, which the target, which are features, and which clients there are: the first pass.
+
+The one set of rules for tables of all sorts. Values of numbers and dates are not looked at here, but text may hold
+numbers, which only the whole column shows.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
-from ..core.errors import DataError, NotUtf8Error
-from .column_types import check_words, looks_numeric, numbers, short
-from .dialect import PACKERS, TEXTS, Dialect, check_text, header, is_text_table, not_utf8, open_text, sniff
-from .ids import find_clients
-from .missing import at_row
-from .rows import Rows, with_intercept
+from ..core.arrays import Ints
+from ..core.errors import DataError
+from .column_types import TextColumn, is_number, is_text
+from .ids import encode_clients
+from .rows import with_intercept
+from .sources import Source, no_rows
 
+Watch: TypeAlias = Callable[[str, int, int | None], None]
+"""Told the name of the pass, the rows that it has done, and of how many if that is known."""
+_MERGE = 100_000
+"""Ids of batches are put together when there are this many more than clients known before."""
 _MOST_NAMES = 20
 """Names of columns that are told at once."""
 _ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 """What pandas calls a column of row numbers in a file."""
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
-def read_table(path: Path, client: str | None = None) -> pa.Table:
-    """Read a file; ids in the column ``client`` keep their leading zeros."""
-    return _read(path, client)[0]
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which columns are taken, and which clients own how many rows."""
+
+    client: str
+    target: str | None
+    features: tuple[str, ...]
+    """Names of the d features, without the intercept."""
+    precision: type[np.floating[Any]]
+    """Single where all features have it."""
+    ids: pa.Array
+    """(n_clients,), sorted."""
+    counts: Ints
+    """(n_clients,): rows of each."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
 
 
-def read_rows(path: Path, client: str, target: str | None, features: Sequence[str] | None, *, intercept: bool) -> Rows:
-    """Read a file and take clients, features and (unless None) the target from it."""
-    table, decimal = _read(path, client)
-    return rows_from_table(table, client, target, features, intercept=intercept, source=path.name, decimal=decimal)
+def find_clients_and_columns(
+    source: Source, client: str, target: str | None, features: Sequence[str] | None, watch: Watch | None = None
+) -> Plan:
+    """Read the ids, and choose the features if none are named: every numeric column but the client and the target."""
+    schema = source.schema
+    check_columns(schema.names, client, target, features, source.name)
+    others, wanted = may_be_features(schema.names, client, target), [] if target is None else [target]
+    looked_at = [*(others if features is None else features), *wanted]
+    texts = {
+        column: TextColumn(column, source.name, source.decimal, "target" if column == target else "feature")
+        for column in looked_at
+        if is_text(schema.field(column).type)
+    }
+    tally, done = _Tally(f"{source.name}: column '{client}'"), 0
+    for batch in source.batches(list(dict.fromkeys([client, *texts]))):
+        for column, text in texts.items():
+            text.add(batch[column])
+        tally.add(batch[client], done)
+        done += batch.num_rows
+        if watch is not None:
+            watch("Finding clients", done, source.n_rows)
+    if done == 0:
+        raise no_rows(source.name)
+    if features is None:
+        numeric = {column for column in others if is_number(schema.field(column).type)} - source.blank
+        numeric |= {column for column, text in texts.items() if column != target and text.are_numbers()}
+        features = [column for column in others if column in numeric]
+    check_features(features, client, target, source.name)
+    with_intercept(features, True)  # no feature may have its name
+    for column in [*features, *wanted]:
+        if column in texts:
+            texts[column].check()
+    single = all(pa.types.is_float32(schema.field(name).type) for name in features)
+    ids, counts = tally.finish(may_be_numbers=source.text_ids)
+    return Plan(client, target, tuple(features), np.float32 if single else np.float64, ids, counts)
 
 
-def _read(path: Path, client: str | None) -> tuple[pa.Table, str]:
-    """Read a file. -> the table, and the decimal sign of its text."""
-    check_path(path)
-    with readable(path):
-        if is_text_table(path):
-            table, decimal = _read_text(path, client)
-        else:
-            table, decimal = pq.ParquetFile(path).read(), "."
-        names = table.column_names
-    check_names(names, path.name)
-    if table.num_rows == 0:
-        raise no_rows(path)
-    return table, decimal
+class _Tally:
+    """Clients and their rows, counted batch by batch."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.ids: list[pa.Array] = []
+        self.counts: list[Ints] = []
+        self.limit = _MERGE
+
+    def add(self, column: pa.ChunkedArray, first: int) -> None:
+        """Count the rows of a batch."""
+        ids, owner = encode_clients(column, self.source, first)
+        self.ids.append(ids)
+        self.counts.append(np.bincount(owner, minlength=len(ids)))
+        if sum(map(len, self.ids)) > self.limit:
+            self._merge()
+
+    def finish(self, *, may_be_numbers: bool) -> tuple[pa.Array, Ints]:
+        """Give the ids (c,), sorted, as numbers if they may be and are, and how many rows each has (c,)."""
+        self._merge()
+        if may_be_numbers:
+            self.ids = [_whole_numbers(self.ids[0])]
+            self._merge()  # other than as text, 10 comes after 9
+        return self.ids[0], self.counts[0]
+
+    def _merge(self) -> None:
+        ids, owner = encode_clients(pa.chunked_array(self.ids), self.source)
+        counts = np.zeros(len(ids), dtype=np.int64)
+        np.add.at(counts, owner, np.concatenate(self.counts))
+        self.ids, self.counts, self.limit = [ids], [counts], 2 * len(ids) + _MERGE
 
 
-def check_path(path: Path) -> None:
-    """Refuse what is not a file that we read."""
-    if path.is_dir():
-        raise DataError(f"{path}: this is a folder, not a file: give a .parquet or .csv file")
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if path.suffix.lower() in _SPREADSHEETS:
-        raise DataError(f"{path.name}: a spreadsheet: save it as CSV (UTF-8), and give that file")
-    if path.suffix.lower() != ".parquet" and not is_text_table(path):
-        texts, packers = ", ".join(TEXTS), ", ".join(PACKERS)
-        raise DataError(
-            f"{path.name}: unknown kind of file; use one of .parquet, {texts}, the last three also with {packers}"
-        )
-    if path.is_file() and path.stat().st_size == 0:
-        raise DataError(f"{path.name}: the file is empty")
-
-
-def no_rows(path: Path) -> DataError:
-    """Say that there is a header and nothing else."""
-    return DataError(f"{path.name}: no rows: the file has the names of columns and nothing else")
-
-
-def check_names(names: Sequence[str], source: str) -> None:
-    """Refuse columns of the same name."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"{source}: column '{repeated[0]}' occurs twice; give each its own name")
-
-
-@contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Say in one line why a file cannot be read."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        raise _unreadable(path, str(error).strip()) from error
-
-
-_CAUSES = {
-    "Truncated compressed stream": "the end of the file is missing: copy or download it again",
-    "incorrect header check": "not compressed as its name says: mend the name",
-    "BZ_DATA_ERROR_MAGIC": "not compressed as its name says: mend the name",
-    "Unknown frame descriptor": "not compressed as its name says: mend the name",
-    "magic bytes not found": "not a parquet file, or the end of it is missing: copy it again, or write it anew",
-    "thrift": "the file is damaged: copy it again, or write it anew",
-    "Empty CSV file": "no lines",
-    "straddling object": "a line is longer than 2 MB: is a quote not closed?",
-}
-"""What Arrow says, and what to do about it."""
-_UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(?:: (.*))?")
-"""What Arrow says of a row; the header is its row 1."""
-
-
-def _unreadable(path: Path, reason: str) -> DataError:
-    if "invalid UTF8" in reason or "codec can't decode" in reason:
-        return not_utf8(path)
-    source = path.name
-    uneven = _UNEVEN.search(reason)
-    if uneven:
-        row, wanted, there, text = uneven.groups()
-        where = at_row(int(row) - 2) if row else "a row"
-        return DataError(
-            f"{source}: {where} has {there} fields, the header has {wanted} ('{short(text or '')}'): "
-            "look for a separator too many or too few, or for text that needs quotes"
-        )
-    cause = next((cause for sign, cause in _CAUSES.items() if sign in reason), reason.splitlines()[0] if reason else "")
-    return DataError(f"{source}: cannot be read ({cause})")
-
-
-def _read_text(path: Path, client: str | None) -> tuple[pa.Table, str]:
-    dialect = sniff(path)
-    try:
-        return _read_as(path, client, dialect), dialect.decimal
-    except NotUtf8Error:
-        return _read_as(path, client, sniff(path)), dialect.decimal
-
-
-def _read_as(path: Path, client: str | None, dialect: Dialect) -> pa.Table:
-    types = {} if client is None else {client: pa.string()}
-    parsing = dialect.parsing()
-    try:
-        with open_text(path) as file:
-            table = pa.csv.read_csv(file, dialect.reading(), parsing, dialect.converting(types))
-        check_text(table.schema, path)
-    except pa.ArrowInvalid:
-        # Words far down in a column of numbers, or a row of another length: read text on one thread, which names rows.
-        with readable(path), open_text(path) as file:
-            types = {name: pa.string() for name in header(path, dialect)}
-            table = pa.csv.read_csv(file, dialect.reading(use_threads=False), parsing, dialect.converting(types))
-    if client is None or client not in table.column_names:
-        return table
-    return table.set_column(table.column_names.index(client), client, whole_numbers(table[client]))
-
-
-def whole_numbers(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _whole_numbers(ids: pa.Array) -> pa.Array:
     """Make ids that are all written as whole numbers numbers, as they are in other files; leave others as they are."""
     try:
         numbers = pc.cast(ids, pa.int64())
     except pa.ArrowInvalid:
         return ids
     return numbers if pc.all(pc.equal(pc.cast(numbers, pa.string()), ids)).as_py() else ids
-
-
-def as_table(frame: Any, named: Sequence[str | None]) -> pa.Table:
-    """Make an Arrow table of one of pandas, of polars or of Arrow; an index counts only where it is ``named``."""
-    try:
-        if not hasattr(frame, "reset_index"):
-            return pa.table(frame)
-        levels = [name for name in frame.index.names if name is not None and name in named and name not in frame]
-        return pa.Table.from_pandas(frame.reset_index(levels) if levels else frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"frame: this cannot be made a table ({error})") from error
-
-
-def rows_from_table(
-    table: pa.Table,
-    client: str,
-    target: str | None,
-    features: Sequence[str] | None,
-    *,
-    intercept: bool,
-    source: str,
-    decimal: str = ".",
-) -> Rows:
-    """Check a table and take clients, features and (unless None) the target from it.
-
-    ``features=None`` takes every numeric column but the client and the target.
-    """
-    table = _usual_text(table)
-    check_columns(table.column_names, client, target, features, source)
-    if features is None:
-        others = may_be_features(table.column_names, client, target)
-        features = [name for name in others if looks_numeric(table[name], name, source, decimal)]
-    else:
-        check_words(table, dict.fromkeys(features, "feature"), source, decimal)
-    check_features(features, client, target, source)
-    ids, owner = find_clients(table[client], f"{source}: column '{client}'")
-    phi = numbers(table, features, precision(table.schema, features), source, decimal=decimal)
-    y = None
-    if target is not None:
-        check_words(table, {target: "target"}, source, decimal)
-        y = numbers(table, (target,), np.float64, source, decimal=decimal, role="target")[:, 0]
-    return Rows(phi, y, ids, owner, with_intercept(features, intercept))
-
-
-def _usual_text(table: pa.Table) -> pa.Table:
-    """Give text as Arrow's functions take it: frames of polars have views of it."""
-    views = [field.name for field in table.schema if pa.types.is_string_view(field.type)]
-    for name in views:
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.large_string()))
-    return table
 
 
 def may_be_features(names: Sequence[str], client: str, target: str | None) -> list[str]:
@@ -250,8 +174,3 @@ def check_features(features: Sequence[str], client: str, target: str | None, sou
         raise DataError(f"{source}: column '{twice[0]}' is named twice among the features")
     if not features:
         raise DataError(f"{source}: no numeric column is left to be a feature: add one, or name them by --features")
-
-
-def precision(schema: pa.Schema, features: Sequence[str]) -> type[np.floating[Any]]:
-    """Keep single precision where all features have it."""
-    return np.float32 if all(pa.types.is_float32(schema.field(name).type) for name in features) else np.float64

@@ -1,19 +1,23 @@
-"""Tables read batch by batch, so that they may be larger than memory."""
+"""Tables read batch by batch, so that they may be larger than memory: files, and data frames as if they were such."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ..core.errors import NotUtf8Error
-from .column_types import is_number
-from .dialect import check_text, is_text_table, open_text, sniff
-from .roles import check_names, check_path, no_rows, readable
+from ..core.errors import DataError, NotUtf8Error
+from .column_types import is_number, short
+from .dialect import PACKERS, TEXTS, check_text, is_text_table, not_utf8, open_text, sniff
+from .missing import at_row
+
+T = TypeVar("T")
 
 BATCH_ROWS, BATCH_NUMBERS = 65_536, 1_000_000
 """Rows and numbers of a batch of a parquet file, at most."""
@@ -21,12 +25,14 @@ BLOCK_BYTES = 1 << 21
 """Bytes of a CSV file that make a batch; a row must be shorter than this."""
 _BUFFER = 1 << 18
 """Bytes of a column that are read at once; else, and by default, it is a whole row group."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 class Source(Protocol):
     """A table that can be read any number of times, from its first row on."""
 
-    path: Path
+    name: str
+    """As people are told of it."""
     schema: pa.Schema
     """The columns and their types, as far as the first rows show them."""
     n_rows: int | None
@@ -52,14 +58,14 @@ class ParquetSource:
     decimal = "."
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         with readable(path), pq.ParquetFile(path) as file:
             self.schema: pa.Schema = file.schema_arrow
             self.n_rows: int | None = file.metadata.num_rows
             check_names(self.schema.names, path.name)
             self.blank = _blank_columns(file.metadata)
         if self.n_rows == 0:
-            raise no_rows(path)
+            raise no_rows(path.name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
@@ -102,7 +108,7 @@ class CsvSource:
     text_ids = True
 
     def __init__(self, path: Path, client: str | None, *, text: bool = False) -> None:
-        self.path, self.client, self.text = path, client, text
+        self.path, self.name, self.client, self.text = path, path.name, client, text
         with readable(path):
             self.dialect = sniff(path)
             with self._open({}) as reader:
@@ -136,6 +142,28 @@ class CsvSource:
         return pa.float64() if is_number(field.type) else field.type
 
 
+class FrameSource:
+    """A data frame of pandas, of polars or of Arrow; an index counts only where it is ``named``."""
+
+    name, text_ids, decimal = "frame", False, "."
+
+    def __init__(self, frame: Any, named: Sequence[str | None]) -> None:
+        self.table = as_table(frame, named)
+        self.schema, self.n_rows = self.table.schema, self.table.num_rows
+        check_names(self.schema.names, self.name)
+        self.blank = frozenset(name for name in self.schema.names if self.table[name].null_count == self.n_rows)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Give some columns of all rows, in order."""
+        table = self.table.select(list(columns))
+        for first in range(0, self.n_rows, BATCH_ROWS):
+            yield table.slice(first, BATCH_ROWS)
+
+    def as_text(self) -> Source | None:
+        """Give nothing: the frame knows its types."""
+        return None
+
+
 def open_source(path: Path, client: str | None = None) -> Source:
     """Open a ``.parquet`` file, or a table in text. If reading finds that it is not UTF-8, opening it again helps."""
     check_path(path)
@@ -145,3 +173,103 @@ def open_source(path: Path, client: str | None = None) -> Source:
         return CsvSource(path, client)
     except NotUtf8Error:
         return CsvSource(path, client)
+
+
+def read_by(work: Callable[[Source], T], path: Path, client: str | None = None) -> T:
+    """Let ``work`` read a file, and again if it finds text that is not UTF-8: then as Latin-1."""
+    try:
+        return work(open_source(path, client))
+    except NotUtf8Error:
+        return work(open_source(path, client))
+
+
+def as_table(frame: Any, named: Sequence[str | None]) -> pa.Table:
+    """Make an Arrow table of a data frame, with text as Arrow's functions take it: polars has views of it."""
+    try:
+        if hasattr(frame, "reset_index"):
+            levels = [name for name in frame.index.names if name is not None and name in named and name not in frame]
+            table = pa.Table.from_pandas(frame.reset_index(levels) if levels else frame, preserve_index=False)
+        else:
+            table = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"frame: this cannot be made a table ({error})") from error
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(place, field.name, table[place].cast(pa.large_string()))
+    return table
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Read a whole parquet file, such as those of results."""
+    check_path(path)
+    with readable(path), pq.ParquetFile(path) as file:
+        return file.read()
+
+
+def check_path(path: Path) -> None:
+    """Refuse what is not a file that we read."""
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder, not a file: give a .parquet or .csv file")
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise DataError(f"{path.name}: a spreadsheet: save it as CSV (UTF-8), and give that file")
+    if path.suffix.lower() != ".parquet" and not is_text_table(path):
+        texts, packers = ", ".join(TEXTS), ", ".join(PACKERS)
+        raise DataError(
+            f"{path.name}: unknown kind of file; use one of .parquet, {texts}, the last three also with {packers}"
+        )
+    if path.is_file() and path.stat().st_size == 0:
+        raise DataError(f"{path.name}: the file is empty")
+
+
+def no_rows(source: str) -> DataError:
+    """Say that there are names of columns and nothing else."""
+    return DataError(f"{source}: no rows: it has the names of columns and nothing else")
+
+
+def check_names(names: Sequence[str], source: str) -> None:
+    """Refuse columns of the same name."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{source}: column '{repeated[0]}' occurs twice; give each its own name")
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Say in one line why a file cannot be read."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        raise _unreadable(path, str(error).strip()) from error
+
+
+_CAUSES = {
+    "Truncated compressed stream": "the end of the file is missing: copy or download it again",
+    "incorrect header check": "not compressed as its name says: mend the name",
+    "BZ_DATA_ERROR_MAGIC": "not compressed as its name says: mend the name",
+    "Unknown frame descriptor": "not compressed as its name says: mend the name",
+    "magic bytes not found": "not a parquet file, or the end of it is missing: copy it again, or write it anew",
+    "thrift": "the file is damaged: copy it again, or write it anew",
+    "Empty CSV file": "no lines",
+    "straddling object": "a line is longer than 2 MB: is a quote not closed?",
+}
+"""What Arrow says, and what to do about it."""
+_UNEVEN = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(?:: (.*))?")
+"""What Arrow says of a row; the header is its row 1."""
+
+
+def _unreadable(path: Path, reason: str) -> DataError:
+    if "invalid UTF8" in reason or "codec can't decode" in reason:
+        return not_utf8(path)
+    source = path.name
+    uneven = _UNEVEN.search(reason)
+    if uneven:
+        row, wanted, there, text = uneven.groups()
+        where = at_row(int(row) - 2) if row else "a row"
+        return DataError(
+            f"{source}: {where} has {there} fields, the header has {wanted} ('{short(text or '')}'): "
+            "look for a separator too many or too few, or for text that needs quotes"
+        )
+    cause = next((cause for sign, cause in _CAUSES.items() if sign in reason), reason.splitlines()[0] if reason else "")
+    return DataError(f"{source}: cannot be read ({cause})")

@@ -1,8 +1,7 @@
-"""Tables and JSON on disk, whole or not at all."""
+"""Tables on disk, whole or not at all."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..core.files import write_all
+from ..core.files import write_whole
 
 _ROW_GROUP = 1 << 17
 """Rows that the writer of a parquet file holds at once."""
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file beside ``path``, then put it in place in one step."""
-    write_all({path: write})
 
 
 def parquet_writer(columns: dict[str, Any]) -> Callable[[Path], object]:
@@ -38,9 +32,3 @@ def write_table(path: Path, columns: dict[str, Any]) -> None:
         write_whole(path, lambda partial: pa.csv.write_csv(pa.table(columns), partial))
     else:
         write_parquet(path, columns)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, whole or not at all."""
-    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
-    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))

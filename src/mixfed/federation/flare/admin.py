@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from ...core.errors import MixfedError, PoolError, SettingsError
+from ...core.names import EXCHANGES, MODEL, RUN, TRACE
 from ...exchange.base import Traffic
 from ...model.fit import Fit, Progress, Watcher
 from ...model.model import Model
@@ -169,11 +170,11 @@ class AdminSession:
             if (found / FAILURE).exists():
                 failure = json.loads((found / FAILURE).read_text(encoding="utf-8"))
                 raise (PoolError if failure["passing"] else MixfedError)(failure["reason"])
-            if not (found / "model.json").exists():
+            if not (found / MODEL).exists():
                 raise PoolError(f"the job has ended without a model: {self._reason(job)}")
             out.mkdir(parents=True, exist_ok=True)
             # The model goes first and comes last, so that where there is one the other files belong to it.
-            (out / "model.json").unlink(missing_ok=True)
+            (out / MODEL).unlink(missing_ok=True)
             for name in reversed(RESULTS):
                 shutil.copy(found / name, out)
 
@@ -231,12 +232,12 @@ class Result:
 
 def read_result(folder: Path) -> Result:
     """Read what `AdminSession.fetch` has put in a folder."""
-    from ...tables.roles import read_table
+    from ...tables.sources import read_parquet
 
-    about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    lines = [json.loads(line) for line in (folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()]
+    about = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    lines = [json.loads(line) for line in (folder / EXCHANGES).read_text(encoding="utf-8").splitlines()]
     traffic = Traffic(about["exchanges"], about["bytes_down"], about["bytes_up"])
-    trace = read_table(folder / "trace.parquet").to_pylist()
+    trace = read_parquet(folder / TRACE).to_pylist()
     fit = Fit(Model.load(folder), trace, traffic, about["seconds"], about["stop"])
     return Result(fit, about, [line for line in lines if "number" in line])
 

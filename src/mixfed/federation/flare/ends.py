@@ -6,7 +6,6 @@ server. Each party runs the mixfed that it has installed itself, and a site's ow
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from nvflare.collab import collab
 
 from ...core.errors import MixfedError, PoolError
+from ...core.files import write_json
 from ...model.fit import Progress
 from ..conduct import conduct, failed
 from ..site import Site
@@ -107,7 +107,7 @@ class Conductor:
         except Exception as error:
             reason = str(error) if isinstance(error, MixfedError) else failed(error)
             failure = {"reason": reason, "passing": isinstance(error, PoolError)}
-            (result / FAILURE).write_text(json.dumps(failure), encoding="utf-8")
+            write_json(result / FAILURE, failure)
             raise
         for name in RESULTS:
             shutil.copy(folder / name, result)

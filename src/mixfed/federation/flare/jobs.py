@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import SettingsError
+from ...core.files import write_json
+from ...core.names import EXCHANGES, MODEL, RUN, TRACE
 from ..job import Job
 
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
@@ -23,7 +25,7 @@ RUNS = "runs"
 """The folder in the server's kit that has a folder for each run, and in the administrator's with a file for each."""
 RESULT = "mixfed"
 """The folder in what the engine keeps of a job that has the result."""
-RESULTS = ("model.json", "trace.parquet", "run.json", "exchanges.jsonl")
+RESULTS = (MODEL, TRACE, RUN, EXCHANGES)
 """What the result consists of; the journal stays at the server."""
 FAILURE = "failure.json"
 """What there is instead if the run has failed: why, and whether it may go better another time."""
@@ -46,13 +48,8 @@ class NamedJob:
     def save(self, path: Path) -> None:
         """Write it down."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = {
-            "run": self.name,
-            "sites": self.sites,
-            "present": self.present,
-            "job": json.loads(self.job.to_json()),
-        }
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        job = json.loads(self.job.to_json())
+        write_json(path, {"run": self.name, "sites": self.sites, "present": self.present, "job": job})
 
     @classmethod
     def load(cls, path: Path) -> NamedJob:
@@ -87,7 +84,7 @@ def write_job(folder: Path, run: NamedJob) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"format_version": 2, **content} if "config" in name else content, indent=2) + "\n")
+        write_json(path, {"format_version": 2, **content} if "config" in name else content)
     # Not among the engine's settings: in those it looks for names in braces.
     run.save(folder / "server" / "config" / _DESCRIPTION)
 

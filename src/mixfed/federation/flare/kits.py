@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import SettingsError
+from ...core.files import write_json
 from . import kit_texts
 from .jobs import ANSWERER, CONDUCTOR, CONTROLLER, EXECUTOR
 
@@ -151,7 +152,7 @@ def provision(
         kept = {name: value for name, value in _read(state / "cert.json").items() if name.startswith("root_")}
         authority = folder / AUTHORITY
         authority.mkdir(mode=0o700)
-        _write(authority / "cert.json", kept)
+        write_json(authority / "cert.json", kept)
         (authority / "cert.json").chmod(0o600)
     kits = [open_kit(folder / place) for place in parties.values()]
     for kit in kits:
@@ -160,7 +161,7 @@ def provision(
         settle(kit)
         _describe(kit, host, port, days, len(sites))
         if kit.role is Role.ADMIN:
-            _write(kit.path / _FEDERATION, {"sites": list(sites)})
+            write_json(kit.path / _FEDERATION, {"sites": list(sites)})
     return kits
 
 
@@ -172,7 +173,7 @@ def settle(kit: Kit) -> None:
     resources = _read(path)
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.path / "state" / "snapshots")
     _component(resources, "job_manager")["args"]["uri_root"] = str(kit.path / "state" / "jobs")
-    _write(path, resources)
+    write_json(path, resources)
 
 
 def _check(folder: Path, sites: Sequence[str], host: str, port: int, days: int) -> None:
@@ -260,15 +261,15 @@ def _adapt(kit: Kit, host: str, port: int) -> None:
         start = kit.startup()
         start["servers"][0]["service"]["target"] = f"{host}:{port}"
         start["servers"][0]["admin_server"] = host
-        _write(kit.path / "startup" / _STARTUP[kit.role], start)
+        write_json(kit.path / "startup" / _STARTUP[kit.role], start)
     else:
         resources["allow_log_streaming"] = False
     dropped = {"log_receiver", "site_log_streamer"}
     resources["components"] = [part for part in resources["components"] if part["id"] not in dropped]
-    _write(local / "resources.json", resources)
+    write_json(local / "resources.json", resources)
     allowed = _RIGHTS - {"clone_job", "shell_commands", "byoc"} if server else {"submit_job"}
     policy = {right: "any" if right in allowed else "none" for right in sorted(_RIGHTS)}
-    _write(local / "authorization.json", {"format_version": "1.0", "permissions": {_ROLE: policy}})
+    write_json(local / "authorization.json", {"format_version": "1.0", "permissions": {_ROLE: policy}})
 
 
 def _describe(kit: Kit, host: str, port: int, days: int, count: int) -> None:
@@ -301,10 +302,6 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: it cannot be read: {error}") from None
     return content
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _a(role: Role) -> str:

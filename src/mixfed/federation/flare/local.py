@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from ...clients.store import is_store
-from ...core.errors import DataError, PoolError, SettingsError
+from ...clients.store import ClientData
+from ...core.errors import PoolError, SettingsError
 from ...model.model import Model
-from ...tables.ids import find_clients
-from ...tables.roles import read_table
-from . import processes as parties
+from ...tables.write import write_parquet
+from . import processes
 from .kits import Kit, Role, provision
 
 _MOST_SITES = 32
@@ -26,25 +24,24 @@ _STARTING = 60.0
 """Seconds that a party may take to start: many that start at once share the machine."""
 
 
-def divide(data: Path, client: str, target: str, features: Sequence[str], count: int, folder: Path) -> list[Kit]:
+def divide(table: ClientData, client: str, target: str, count: int, folder: Path) -> list[Kit]:
     """Divide the clients of a table among sites and make the kits, with a site's share of the rows in each."""
-    if is_store(data):
-        raise DataError(f"{data}: a packed table cannot be divided: give the file that it was packed from")
     if not 1 <= count <= _MOST_SITES:
         raise SettingsError(f"--sites {count}: give 1 to {_MOST_SITES}; each is two processes of some 400 MB together")
-    parties.check_path(folder.absolute())
-    table = read_table(data, client)
-    ids, owner = find_clients(table[client], f"{data.name}: column '{client}'")
-    if len(ids) < count:
-        raise SettingsError(f"--sites {count}: the table has no more than {len(ids)} clients")
-    kits = provision(folder, [f"site-{place + 1}" for place in range(count)], port=parties.free_port())
+    processes.check_path(folder.absolute())
+    if table.n_clients < count:
+        raise SettingsError(f"--sites {count}: the table has no more than {table.n_clients} clients")
+    features = table.features[: len(table.features) - table.intercept]
+    kits = provision(folder, [f"site-{place + 1}" for place in range(count)], port=processes.free_port())
     for place, kit in enumerate(kit for kit in kits if kit.role is Role.SITE):
-        pq.write_table(table.filter(owner % count == place), kit.path / "table.parquet")
+        own = table.subset(np.arange(place, table.n_clients, count))
+        columns = {client: np.repeat(own.ids, own.rows), **dict(zip(features, own.phi.T, strict=True)), target: own.y}
+        write_parquet(kit.path / "table.parquet", columns)
         settings: dict[str, object] = {
             "data": "table.parquet",
             "client": client,
             "target": target,
-            "features": list(features),
+            "features": features,
         }
         # Pseudonyms differ from site to site and day to day: without them the fit can be compared with a local one.
         settings |= {"min_clients": 1, "pseudonyms": False}
@@ -66,15 +63,15 @@ def running(kits: Sequence[Kit]) -> Iterator[Kit]:
     try:
         with _ended_by_signals():
             server = next(kit for kit in kits if kit.role is Role.SERVER)
-            _await([parties.start(server)])
-            _await([parties.start(kit) for kit in kits if kit.role is Role.SITE])
+            _await([processes.start(server)])
+            _await([processes.start(kit) for kit in kits if kit.role is Role.SITE])
             yield next(kit for kit in kits if kit.role is Role.ADMIN)
     finally:
         with _deaf():
-            parties.stop([kit for kit in kits if kit.role is not Role.ADMIN])
+            processes.stop([kit for kit in kits if kit.role is not Role.ADMIN])
 
 
-def _await(started: Sequence[parties.PartyProcess]) -> None:
+def _await(started: Sequence[processes.PartyProcess]) -> None:
     for party in started:
         if not party.wait(_STARTING):
             raise PoolError(f"{party.kit.name} did not start within {_STARTING:g} s; its log is {party.kit.log}")

@@ -21,13 +21,13 @@ import numpy as np
 from ...clients.store import ClientData
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
+from ...core.files import write_json
 from ...exchange.base import Batch, BatchReply
 from ...exchange.mixture import SplitMoments
 from ...exchange.moments import PairMoments, PairSum
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum
 from ...exchange.shapes import MessageError
-from ...tables.write import write_json
 
 _RUNS = 100
 """Runs in which clients were listed that are remembered."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.symmetric import packed
 from ...exchange.mixture import Candidates
-from ...exchange.random_effects import INFORMATION, RandomEffects, RandomEffectsReply, RandomEffectsSums
+from ...exchange.random_effects import RandomEffects, RandomEffectsReply, RandomEffectsSums
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
 from ..updates import Penalty
@@ -141,7 +141,7 @@ def polish_random_effects(
             mixture, ask = _between(found.mixture, ahead, share), False
             continue
         share = 1.0
-        reply = _borrowed(reply, curved, ("expected",) if ask else INFORMATION)
+        reply = _borrowed(reply, curved, ("expected",) if ask else RandomEffectsReply.INFORMATION)
         here = Fitted(mixture, found.full, value, float(reply.likelihood[0]), reply, rules)
         if not ask and np.isfinite(last):
             here = learned(found, here)

@@ -1,11 +1,14 @@
-"""Shared makers of small problems."""
+"""Problems that tests of several rooms share."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
+from mixfed import Clients
 from mixfed.evaluation.simulation import Simulation, simulate
+from mixfed.tables import sources as streams
 
 pytest.register_assert_rewrite("helpers")  # which check things, too
 
@@ -18,3 +21,22 @@ settings.load_profile("mixfed")
 def small() -> Simulation:
     """Clients of three kinds, enough for some sites."""
     return simulate(n_clients=900, dim=5, n_clusters=3, noise=0.3, n_anchors=20, anchor_rows=220, seed=3)
+
+
+@pytest.fixture
+def many_batches(monkeypatch):
+    """Small tables are several batches, too."""
+    monkeypatch.setattr(streams, "BATCH_ROWS", 37)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 600)
+
+
+@pytest.fixture(scope="session")
+def two():
+    """Clients of two kinds that deviate from them, rows held out of them, and the fit of the others."""
+    from helpers.personal import TWO, fit, simulated
+
+    X, y, owner, kind, _ = simulated(7, 3000, **TWO)
+    rng = np.random.default_rng(1)
+    held = (rng.random(len(y)) < 0.3) & (np.bincount(owner)[owner] > 2)
+    clients = Clients.from_arrays(X[~held], y[~held], owner[~held], intercept=True)
+    return X, y, owner, kind, held, clients, fit(clients).model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import signal
@@ -12,38 +11,18 @@ import time
 from concurrent.futures import CancelledError
 
 import numpy as np
-import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
-
-from helpers.clients import random_clients  # noqa: E402
-from mixfed import (  # noqa: E402
-    AutoSettings,
-    DataError,
-    LocalPool,
-    MixfedError,
-    PaperSettings,
-    PoolError,
-    SettingsError,
-    cli,
-    fit_auto,
-    fit_paper,
-    simulate,
-)
-from mixfed.cli import fit as cli_fit  # noqa: E402
-from mixfed.clients.dask import DaskPool, connect  # noqa: E402
-from mixfed.clients.dask_shards import cut_evenly  # noqa: E402
-from mixfed.exchange.anchors import Descend, Project  # noqa: E402
-from mixfed.exchange.census import Census  # noqa: E402
-from mixfed.exchange.journal import JournalPool, fingerprint  # noqa: E402
-from mixfed.exchange.local_update import LocalUpdate, Mixture  # noqa: E402
-from mixfed.exchange.pool import Sample  # noqa: E402
-from mixfed.exchange.units import StandardUnits  # noqa: E402
-from mixfed.model.model import Model  # noqa: E402
-from mixfed.recipes.paper.theory import least_gap  # noqa: E402
+from helpers.dask_cluster import Disturbed, auto, bare_cluster, distributed, equal, healed, same
+from mixfed import LocalPool, MixfedError, PaperSettings, PoolError, fit_paper, simulate
+from mixfed.clients.dask import DaskPool
+from mixfed.exchange.anchors import Descend, Project
+from mixfed.exchange.census import Census
+from mixfed.exchange.journal import JournalPool, fingerprint
+from mixfed.exchange.local_update import LocalUpdate, Mixture
+from mixfed.exchange.pool import Sample
+from mixfed.exchange.units import StandardUnits
+from mixfed.recipes.paper.theory import least_gap
 
 # Sockets that dask leaves to the garbage collector when a worker is killed are not what is tested here.
 pytestmark = [
@@ -51,101 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 PAPER = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 40}
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two workers, each started again whenever it is lost.
-
-    Dask looks once, some time after a worker was lost, and gives its place up for good if nobody holds it: 15 s later
-    the next test may have killed the new one.
-    """
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", silence_logs=50
-        ) as made,
-    ):
-        yield made
-
-
-@pytest.fixture(scope="module")
-def client(cluster):
-    with distributed.Client(cluster, set_as_default=False) as made:
-        yield made
-
-
-def healed(client, gone):
-    """Wait until two workers answer, neither of them the one that is gone: the next test wants them both."""
-    for _ in range(300):
-        with contextlib.suppress(Exception):  # whatever dask says of a worker that is just being lost
-            answering = list(client.run(os.getpid).values())
-            if len(answering) == 2 and gone not in answering:
-                return True
-        time.sleep(0.1)
-    return False
-
-
-@contextlib.contextmanager
-def bare_cluster(workers):
-    """A scheduler with workers that nobody starts again. Gives a client, the workers' processes and the address."""
-    with (
-        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs=50) as scheduler,
-        distributed.Client(scheduler, set_as_default=False) as client,
-    ):
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler.scheduler_address, "--no-nanny"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        processes = [subprocess.Popen([*command, "--nthreads", "1", "--no-dashboard"], **quiet) for _ in range(workers)]
-        try:
-            client.wait_for_workers(workers, timeout=30)
-            yield client, processes, scheduler.scheduler_address
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-
-
-@pytest.fixture(scope="module")
-def made():
-    return simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5)
-
-
-def same(first, second, tolerance=1e-9):
-    for name in ("theta", "weights", "noise"):
-        np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=tolerance, atol=tolerance)
-
-
-def equal(first, second):
-    same(first, second, 0.0)
-
-
-def auto(pool, clients, k=2, **changes):
-    return fit_auto(pool, clients.features, k, AutoSettings(**changes), seed=1)
-
-
-class Disturbed:
-    """A pool to which something happens before one of its exchanges."""
-
-    def __init__(self, pool, at, event):
-        self.pool, self.at, self.event = pool, at, event
-
-    def __getattr__(self, name):
-        return getattr(self.pool, name)
-
-    def ask(self, *question):
-        return self._after(self.pool.ask, question)
-
-    def ask_each(self, *question):
-        return self._after(self.pool.ask_each, question)
-
-    def _after(self, ask, question):
-        self.at -= 1
-        if self.at == 0:
-            self.event()
-        return ask(*question)
-
-
-# ---------------------------------------------------------------- the same model
 
 
 @pytest.mark.parametrize(
@@ -208,107 +92,11 @@ def test_single_clients_reply_in_the_order_asked(client, made, kind):
     assert spread.traffic == local.traffic
 
 
-@pytest.mark.parametrize("count", [1, 3, 7, 40])
-def test_shards_hold_all_clients_and_about_equal_rows(client, made, count):
-    pool = DaskPool(client, made.clients, count)
-    assert pool.ask(Census()).n_rows == made.clients.n_rows
-    rows = [shard.n_rows for shard in client.gather(pool._held())]
-    assert sum(rows) == made.clients.n_rows
-    assert len(rows) == pool.n_shards <= count
-    assert max(rows) <= made.clients.n_rows / count + made.clients.rows.max()
-
-
-def test_shards_end_where_blocks_end_if_there_are_enough():
-    clients = random_clients(0, [10] * 7000, 1)
-    blocks = {end for _, end in clients.blocks}
-    edges = cut_evenly(clients, 4)
-    assert len(edges) == 5
-    assert blocks.issuperset(edges[1:].tolist())
-    assert not blocks.issuperset(cut_evenly(clients, 100)[1:].tolist())
-
-
 def test_a_query_too_large_to_travel_with_every_task_is_answered_too(client, made, monkeypatch):
     monkeypatch.setattr("mixfed.clients.dask._BY_ARGUMENT", 10)
     query = LocalUpdate(Mixture(np.eye(4)[:2], np.array([0.5, 0.5]), np.ones(2)), hard=False)
     found, expected = (pool.ask(query) for pool in (DaskPool(client, made.clients), LocalPool(made.clients)))
     np.testing.assert_allclose(found.shift, expected.shift, rtol=1e-9)
-
-
-def test_shards_arrive_in_memory_that_kernels_are_compiled_for(client, made, files):
-    def flags(shard):
-        parts = (shard.phi, shard.y, shard.offsets)
-        return all(part.flags.aligned and part.flags.writeable and part.flags.c_contiguous for part in parts)
-
-    for pool in (DaskPool(client, made.clients, 7), DaskPool.from_files(client, files, "client", "y")):
-        pool.ask(Census(), Sample(1, 0.5))
-        assert all(client.gather(client.map(flags, [*pool._held(), *pool._samples[Sample(1, 0.5)].values()])))
-
-
-def test_less_than_one_shard_is_refused(client, made):
-    with pytest.raises(SettingsError, match="shards=0"):
-        DaskPool(client, made.clients, 0)
-
-
-# ---------------------------------------------------------------- files read by workers
-
-
-@pytest.fixture(scope="module")
-def files(made, tmp_path_factory):
-    """The table in three files, each with other clients."""
-    folder = tmp_path_factory.mktemp("files")
-    frame = pd.DataFrame(made.columns())
-    paths = [folder / f"part_{part}.parquet" for part in range(3)]
-    for part, path in enumerate(paths):
-        frame[frame.client % 3 == part].to_parquet(path, index=False)
-    return paths
-
-
-def test_workers_read_their_own_files(client, made, files):
-    pool = DaskPool.from_files(client, files, "client", "y", intercept=False)
-    found = auto(pool, pool)
-    same(found.model, auto(LocalPool(made.clients), made.clients).model)
-    kinds, expected = pool.assign(found.model), found.model.assign(made.clients)
-    order = np.argsort(kinds.ids)
-    np.testing.assert_array_equal(kinds.ids[order], expected.ids)
-    np.testing.assert_allclose(kinds.probabilities[order], expected.probabilities, atol=1e-12)
-
-
-def changed(path, folder, change):
-    frame = pd.read_parquet(path)
-    path = folder / "other.parquet"
-    change(frame).to_parquet(path, index=False)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda frame: frame.assign(client=frame.client - 1),
-            r"client \d+ has rows in .*part_0.parquet and in .*other.parquet: put",
-        ),
-        (lambda frame: frame.rename(columns={"x_1": "z"}), "other.parquet: the features are x_0, z, x_2, x_3, but"),
-        (
-            lambda frame: frame.assign(client=frame.client.astype(str)),
-            "other.parquet: client ids are text, but numbers",
-        ),
-        (lambda frame: frame.drop(columns="y"), "other.parquet: no column 'y'"),
-        (lambda frame: frame.assign(y=np.nan), "other.parquet: column 'y' is empty"),
-    ],
-    ids=["split client", "other features", "other ids", "no target", "missing"],
-)
-def test_files_that_do_not_go_together_are_refused_by_name(client, files, tmp_path, change, message):
-    other = changed(files[1], tmp_path, change)
-    with pytest.raises(DataError, match=message):
-        DaskPool.from_files(client, [files[0], other], "client", "y", intercept=False)
-
-
-def test_a_file_that_workers_do_not_find_is_named(client, tmp_path):
-    with pytest.raises(DataError, match=r"none.parquet: no such file"):
-        DaskPool.from_files(client, [tmp_path / "none.parquet"], "client", "y")
-
-
-# ---------------------------------------------------------------- workers die
 
 
 def test_a_killed_worker_that_is_started_again_changes_nothing(client, made):
@@ -379,64 +167,3 @@ def test_a_lost_scheduler_is_one_line(made):
         cluster.close()
         with pytest.raises(PoolError, match=r"scheduler|no worker"):
             pool.ask(Census())
-
-
-# ---------------------------------------------------------------- the command line
-
-
-def mixfed(*arguments):
-    command = [sys.executable, "-m", "mixfed", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
-def test_the_command_line_fits_on_a_cluster(cluster, made, tmp_path):
-    pd.DataFrame(made.columns()).to_parquet(tmp_path / "t.parquet", index=False)
-    arguments = ("--client", "client", "--target", "y", "--clusters", 2, "--no-intercept", "--json")
-    fit = ("fit", tmp_path / "t.parquet", *arguments, "--seed", 1, "--out", tmp_path / "out")
-    result = mixfed(*fit, "--dask", cluster.scheduler_address)
-    assert (result.returncode, result.stderr) == (0, "")
-    same(Model.load(tmp_path / "out"), auto(LocalPool(made.clients), made.clients).model)
-
-
-def test_a_fit_that_lost_its_cluster_can_be_resumed(made, tmp_path, monkeypatch):
-    def lose():
-        raise PoolError("the cluster is lost")
-
-    pd.DataFrame(made.columns()).to_parquet(tmp_path / "t.parquet", index=False)
-    arguments = ["--client", "client", "--target", "y", "--clusters", "2", "--no-intercept", "--seed", "1"]
-    fit = ["fit", str(tmp_path / "t.parquet"), *arguments, "--out", str(tmp_path / "out")]
-    with monkeypatch.context() as patch:
-        patch.setattr(cli_fit, "_pool", lambda table, scheduler: Disturbed(LocalPool(table), 7, lose))
-        result = CliRunner().invoke(cli.app, fit)
-    assert result.exit_code == 2
-    assert result.stderr.endswith("mixfed: the cluster is lost; the same command with --resume goes on\n")
-    assert CliRunner().invoke(cli.app, [*fit, "--resume"]).exit_code == 0
-    same(Model.load(tmp_path / "out"), auto(LocalPool(made.clients), made.clients).model)
-
-
-def test_an_address_where_nobody_answers_is_one_line(made, tmp_path):
-    pd.DataFrame(made.columns()).to_parquet(tmp_path / "t.parquet", index=False)
-    fit = ("fit", tmp_path / "t.parquet", "--client", "client", "--target", "y", "--out", tmp_path / "out")
-    result = mixfed(*fit, "--dask", "tcp://127.0.0.1:9")
-    assert result.returncode == 2
-    assert result.stderr == "mixfed: no dask scheduler answers at tcp://127.0.0.1:9 within 5 s: is it running?\n"
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(SettingsError, match="--dask nowhere: give the address of a scheduler"):
-        connect("nowhere")
-
-
-def test_without_dask_the_command_line_says_what_to_install(made, tmp_path):
-    pd.DataFrame(made.columns()).to_parquet(tmp_path / "t.parquet", index=False)
-    fit = ["mixfed", "fit", str(tmp_path / "t.parquet"), "--client", "client", "--target", "y", "--out", "o"]
-    program = f"import sys; sys.modules['distributed'] = None; sys.argv = {[*fit, '--dask', 'tcp://x:1']}"
-    result = subprocess.run(
-        [sys.executable, "-c", f"{program}; from mixfed.cli import run; run()"],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert result.returncode == 2
-    assert result.stderr == "mixfed: --dask needs dask.distributed: install mixfed[dask]\n"
-
-
-def test_importing_mixfed_does_not_import_dask():
-    program = "import sys, mixfed, mixfed.cli, mixfed.exchange.pool; sys.exit('dask' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

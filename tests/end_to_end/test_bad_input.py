@@ -5,112 +5,14 @@ Each case is a name, what to make of a good workspace, the command, and what its
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import re
 import shutil
-import signal
-import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from helpers.command_line import CONFIG, assert_one_line, mixfed, run_process, wait_for
-
-COLUMNS = "--client store --target sales"
-ROWS = 120
-
-
-def good_table():
-    rng = np.random.default_rng(0)
-    store = np.repeat(np.arange(30), 4)
-    price, size = rng.standard_normal((2, ROWS)).round(3)
-    sales = (price * np.where(store % 2, 2.0, -1.0) + 0.1 * rng.standard_normal(ROWS)).round(3)
-    return pd.DataFrame({"store": store, "price": price, "size": size, "sales": sales})
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
-    """A table in three formats, a packed one, a model, and a file in the way."""
-    folder = tmp_path_factory.mktemp("bad")
-    table = good_table()
-    table.to_csv(folder / "good.csv", index=False)
-    table.to_parquet(folder / "good.parquet", index=False)
-    (folder / "good.csv.gz").write_bytes(gzip.compress((folder / "good.csv").read_bytes()))
-    (folder / "file").write_text("in the way")
-    (folder / "empty").mkdir()
-    columns = COLUMNS.split()
-    assert mixfed("pack", folder / "good.csv", *columns, "--out", folder / "packed").exit_code == 0
-    fitted = mixfed("fit", folder / "good.csv", *columns, "--clusters", 2, "--out", folder / "result")
-    assert fitted.exit_code == 0, fitted.output
-    return folder
-
-
-@pytest.fixture
-def work(workspace, tmp_path, monkeypatch):
-    """Go to a copy of the workspace."""
-    shutil.copytree(workspace, tmp_path / "work")
-    monkeypatch.chdir(tmp_path / "work")
-    return tmp_path / "work"
-
-
-def text(name, content):
-    """A file with this content."""
-    return lambda work: (work / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def good(name, **changes):
-    """The good table, with values changed: ``column=(row, value)``, or a whole column."""
-
-    def make(work):
-        table = good_table()
-        for column, change in changes.items():
-            if isinstance(change, tuple):
-                table[column] = table[column].astype(object if isinstance(change[1], str) else float)
-                table.loc[change[0], column] = change[1]
-            else:
-                table[column] = change
-        if name.endswith(".parquet"):
-            table.to_parquet(work / name, index=False)
-        else:
-            table.to_csv(work / name, index=False)
-
-    return make
-
-
-def cut(name, old, share=0.5):
-    """A file that was cut off."""
-
-    def make(work):
-        whole = (work / old).read_bytes()
-        (work / name).write_bytes(whole[: int(len(whole) * share)])
-
-    return make
-
-
-def model(**changes):
-    """The model with other content."""
-
-    def make(work):
-        path = work / "result" / "model.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return make
-
-
-def nothing(work):
-    """The workspace as it is."""
-
-
-def fit(data, more="--clusters 2 --out out"):
-    return f"fit {data} {COLUMNS} {more}"
-
-
-def pack(data):
-    return f"pack {data} {COLUMNS} --out out"
-
+from helpers.bad_input import COLUMNS, cut, everything_in, fit, good, good_table, model, nothing, pack, text
+from helpers.command_line import assert_one_line, mixfed
 
 CASES = {
     # Files.
@@ -359,11 +261,6 @@ CASES = {
 }
 
 
-def everything_in(folder):
-    """All files with their content, and all folders."""
-    return {path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_one_line_exit_2_and_nothing_written(work, case):
     make, command, message = CASES[case]
@@ -374,136 +271,11 @@ def test_bad_input_is_one_line_exit_2_and_nothing_written(work, case):
     assert everything_in(work) == before
 
 
-LISTED = r"""Columns of good.csv \(120 rows\)
-.*
-│ store  │ whole numbers │       30 │ 0 +│ client\? │
-│ price  │ numbers +│ +\d+ │ -?[\d.]+ +│ +│
-│ size   │ numbers +│ +\d+ │ -?[\d.]+ +│ +│
-│ sales  │ numbers +│ +\d+ │ -?[\d.]+ +│ target\? │
-"""
-
-
-@pytest.mark.parametrize(
-    ("command", "more", "missing", "example"),
-    [
-        ("fit", "--out out", "--client and --target", "--client store --target sales --out result"),
-        ("fit", "--out out --client store", "--target", "--client store --target sales --out result"),
-        ("pack", "--out out --target price", "--client", "--client store --target price --out packed"),
-        ("federate local", "", "--client and --target", "--client store --target sales"),
-    ],
-)
-def test_columns_that_are_not_named_are_shown_to_choose_from(work, command, more, missing, example):
-    before = everything_in(work)
-    result = mixfed(*command.split(), "good.csv", *more.split())
-    assert result.exit_code == 2
-    assert (
-        result.stderr == f"mixfed: good.csv: give {missing}; the columns are store, price, size, sales; "
-        f"for example `mixfed {command} good.csv {example}`\n"
-    )
-    if "price" not in more:
-        assert re.search(LISTED, re.sub(r" +\n", "\n", result.stdout), re.DOTALL), result.stdout
-    assert everything_in(work) == before
-
-
-def test_with_json_the_columns_are_not_shown(work):
-    result = mixfed("fit", "good.csv", "--out", "out", "--json")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert_one_line(result, "good.csv: give --client and --target; the columns are")
-
-
-def test_without_a_command_help_is_shown():
-    for arguments in ((), ("federate",)):
-        result = mixfed(*arguments)
-        assert result.exit_code == 2
-        assert "Usage: mixfed" in result.output
-
-
 def test_folders_made_for_results_that_there_are_none_of_are_removed(work):
     assert_one_line(mixfed(*fit("good.csv", "--clusters 31 --out new/er/est").split()), "ask for fewer kinds")
     assert not (work / "new").exists()
     assert_one_line(mixfed(*fit("good.csv", "--clusters 31 --out empty").split()), "ask for fewer kinds")
     assert (work / "empty").exists()  # it was there before
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is full is of Linux")  # noqa: PTH110
-@pytest.mark.parametrize(
-    ("blocked", "command", "message"),
-    [
-        ("p.parquet.partial", "predict result good.csv --out p.parquet", r"p.parquet: No space left on device"),
-        ("k.parquet.partial", "assign result good.csv --out k.parquet", r"k.parquet: No space left on device"),
-        (
-            "result/trace.parquet.partial",
-            fit("good.csv", "--clusters 1 --out result"),
-            r"result/trace.parquet: No space",
-        ),
-        ("result/model.json.partial.partial", fit("good.csv", "--clusters 1 --out result"), r"No space left on device"),
-        ("result/journal.bin", fit("good.csv", "--clusters 1 --out result"), r"result: No space left on device"),
-    ],
-)
-def test_a_full_disk_is_one_line_and_old_results_stay(work, blocked, command, message):
-    before = everything_in(work)
-    (work / blocked).symlink_to("/dev/full")
-    assert_one_line(mixfed(*command.split()), message)
-    after = everything_in(work)
-    assert {path: content for path, content in after.items() if path.name != "journal.bin"} == before
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits are of Unix")
-@pytest.mark.parametrize(
-    ("limit", "command", "message"),
-    [
-        (200, "predict result good.csv --out p.parquet", r"p.parquet: File too large"),
-        (500, f"pack good.csv {COLUMNS} --out out", r"out: File too large"),
-        (100, fit("good.csv", "--clusters 2 --out result"), r"result: File too large"),
-    ],
-)
-def test_a_limit_on_files_is_one_line_and_nothing_is_half_written(work, limit, command, message):
-    import resource
-
-    before = everything_in(work)
-    process = run_process(
-        *command.split(),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 2, said
-    assert re.fullmatch(rf"mixfed: {message}[^\n]*\n", said), said
-    after = everything_in(work)
-    assert {path: content for path, content in after.items() if path.name != "journal.bin"} == before
-
-
-def test_a_table_without_room_in_memory_is_one_line(work, monkeypatch):
-    def no_room(*args, **options):
-        raise MemoryError
-
-    monkeypatch.setattr("mixfed.clients.store.open_clients", no_room)
-    assert_one_line(mixfed(*fit("good.csv").split()), "not enough memory for this table: `mixfed pack` it")
-    assert not (work / "out").exists()
-
-
-def test_a_run_that_was_stopped_goes_on_with_the_same_data_only(work):
-    simulate = "simulate --clients 2000 --dim 4 --clusters 2 --anchors 10 --anchor-rows 400 --out t.parquet"
-    made = mixfed(*simulate.split())
-    assert made.exit_code == 0, made.output
-    (work / "c.toml").write_text(CONFIG.format(rounds=1500))
-    columns = ["--client", "client", "--target", "y", "--clusters", "2"]
-    command = ["fit", "t.parquet", *columns, "--recipe", "paper", "--config", "c.toml", "--out", "out"]
-    process = run_process(*command)
-    journal = work / "out" / "journal.bin"
-    wait_for(lambda: journal.exists() and journal.read_bytes().count(b"ModelSum") > 20, process)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "mixfed: stopped; the same command with --resume goes on\n")
-    kept = journal.read_bytes()
-    assert_one_line(
-        mixfed(*command, "--resume", "--seed", 1), r"journal.bin: this run was started with other data or set"
-    )
-    assert journal.read_bytes() == kept
-    resumed = mixfed(*command, "--resume")
-    assert resumed.exit_code == 0, resumed.output
-    assert (work / "out" / "model.json").exists()
-    assert not journal.exists()
 
 
 def test_one_client_is_fitted_and_doubted(work):

@@ -1,34 +1,19 @@
-"""Personal models and the comparison on the command line."""
+"""Personal models on the command line."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from helpers.command_line import mixfed
+from helpers.personal import stores
 from mixfed import Model
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Stores of two kinds that deviate from them, with a day of each row, and rows of later days."""
-    rng = np.random.default_rng(0)
-    weeks = rng.integers(3, 12, 300)
-    store = np.repeat(np.arange(300), weeks)
-    own = np.where(np.arange(300) % 2, -4.0, 2.0)[:, None] * [1.0, 0.3] + rng.normal(0, [0.6, 0.4], (300, 2))
-    X = rng.normal(size=(len(store), 2))
-    y = 10 + (X * own[store]).sum(axis=1) + rng.normal(0, 0.5, len(store))
-    frame = pd.DataFrame({"store": [f"s{i:03d}" for i in store], "price": X[:, 0], "ads": X[:, 1], "sales": y})
-    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(frame.groupby("store").cumcount(), unit="D")
-    folder = tmp_path_factory.mktemp("personal")
-    later = frame.groupby("store").cumcount(ascending=False) == 0
-    frame[~later].to_parquet(folder / "past.parquet", index=False)
-    frame[later].to_parquet(folder / "future.parquet", index=False)
-    frame.to_parquet(folder / "all.parquet", index=False)
-    return folder
+    return stores(tmp_path_factory.mktemp("personal"))
 
 
 def read_error(table, predictions):
@@ -79,27 +64,6 @@ def test_a_history_tells_the_deviation_of_a_new_client(table, tmp_path):
         assert (found.low < found.high).all()
         errors.append(np.sqrt(np.mean((found.prediction - future.sales)[strangers] ** 2)))
     assert errors[1] < 0.5 * errors[0]
-
-
-def test_compare_tells_who_predicts_best(table, tmp_path):
-    columns = ["--client", "store", "--target", "sales", "--features", "price,ads", "--clusters", 2, "--splits", 2]
-    done = mixfed("compare", table / "all.parquet", *columns, "--out", tmp_path / "out", "--json")
-    assert done.exit_code == 0, done.output
-    printed = json.loads(done.stdout)
-    errors = {one["rival"]: one["rmse"] for one in printed["outcomes"]}
-    assert min(errors, key=errors.get) == "kinds + personal"
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["outcomes"][0] == printed["outcomes"][0]
-    picture = (tmp_path / "out" / "comparison.svg").read_text()
-    assert f">{errors['kinds + personal']:.4g}</text>" in picture
-    assert picture.count('class="bar"') + picture.count('class="best"') == 2 * len(errors)
-
-
-def test_compare_can_hold_out_the_latest_rows(table):
-    columns = ["--client", "store", "--target", "sales", "--features", "price,ads", "--clusters", 2]
-    done = mixfed("compare", table / "all.parquet", *columns, "--time", "day")
-    assert done.exit_code == 0, done.output
-    assert "the mean of 1 split;" in " ".join(done.output.split())
-    assert "kinds + personal" in done.output
 
 
 @pytest.mark.parametrize(

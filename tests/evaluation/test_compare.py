@@ -1,30 +1,17 @@
-"""The comparison of rivals on held-out rows; on real data where it is at hand (MIXFED_DATA)."""
+"""The comparison of rivals on held-out rows."""
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from helpers.personal import TWO, simulated
-from mixfed import Clients, DataError, LocalPool, SettingsError, fit_auto
+from mixfed import Clients, DataError, SettingsError
 from mixfed.evaluation.compare import RIVALS, _ridge, _Task, compare, hold_out
 from mixfed.recipes.settings import AutoSettings
 from mixfed.tables.rows import rows_from_arrays
-
-
-def real(name):
-    """Rows of a real table, and the table."""
-    folder = os.environ.get("MIXFED_DATA")
-    if folder is None or not (Path(folder) / f"{name}.parquet").exists():
-        pytest.skip(f"MIXFED_DATA names no folder with {name}.parquet")
-    table = pq.read_table(Path(folder) / f"{name}.parquet").to_pandas()
-    features = [column for column in table.columns if column.startswith("x_")]
-    return table[features].to_numpy(float), table["y"].to_numpy(float), table["client"].to_numpy(), table
 
 
 @pytest.fixture(scope="module")
@@ -123,27 +110,3 @@ def test_bad_input_is_told():
         compare(rows_from_arrays(X, None, owner))
     with pytest.raises(DataError, match="one row"):
         compare(rows_from_arrays(X, y, np.arange(len(y))))
-
-
-# ---------------------------------------------------------------- real data
-
-
-def test_two_kinds_of_bison_are_the_sexes():
-    from sklearn.metrics import adjusted_rand_score
-
-    X, y, client, table = real("konza_bison")
-    clients = Clients.from_arrays(X, y, client, intercept=True)
-    model = fit_auto(LocalPool(clients), clients.features, 2).model
-    known = model.assign(clients)
-    about = table.groupby("client").agg(age=("m_age", "max"), sex=("z_sex", "first")).loc[known.ids]
-    grown = (about["age"] >= 4).to_numpy()
-    assert adjusted_rand_score(about["sex"][grown], known.cluster[grown]) >= 0.9
-
-
-def test_kinds_with_deviations_are_no_worse_on_bison():
-    X, y, client, _ = real("konza_bison")
-    rows = rows_from_arrays(X, y, client, intercept=True)
-    rivals = ["one model", "random intercept", "ridge to the common model", "mixed model", "kinds + personal"]
-    result = compare(rows, splits=1, rivals=rivals)
-    *others, best = result.outcomes
-    assert best.rmse <= 1.003 * min(one.rmse for one in others)

@@ -1,8 +1,11 @@
-"""Messages survive their bytes exactly."""
+"""Messages survive their bytes exactly, and bytes that are no message cost nothing."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from mixfed.exchange.codec import MessageError, decode, encode, header_of
+from mixfed.exchange.local_update import FedProx
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,3 +117,71 @@ def test_arrays_are_copies_or_the_bytes_themselves():
     np.testing.assert_array_equal(decode(longer), whole)
     with pytest.raises(MessageError, match="numbers that begin at byte"):
         decode(longer, copy=False)
+
+
+def lying(**described):
+    """A message that says of itself what it likes."""
+    header = json.dumps(described).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lying(dtype="<f8", shape=[10**12]),
+        lying(dtype="<f8", shape=[2**40, 2**40]),
+        lying(dtype="<f8", shape=[-1]),
+        lying(dtype="<f8", shape=[1.5]),
+        lying(dtype="<f8", shape=[True]),
+        lying(dtype="<f8", shape="99"),
+        lying(dtype="<f8", shape=[0] * 100),
+        lying(dtype="O", shape=[1]) + bytes(8),
+        lying(dtype="<U1000000000", shape=[1]),
+        lying(dtype=["<f8"], shape=[1]) + bytes(8),
+        lying(text=10**12),
+        lying(text=-1),
+        lying(text=1.5),
+        lying(text="a"),
+        lying(text=2) + b"\xff\xfe" + bytes(6),
+        lying(number="complex"),
+        lying(number=["int"]),
+        lying(number="int"),
+        lying(kind="Census"),
+        lying(kind="os.system", fields={}),
+        lying(kind=["Census"], fields={}),
+        lying(kind="Census", fields={"more": 1}),
+        lying(kind="Census", fields=[1]),
+        lying(items=5),
+        lying(items=[[1]]),
+        struct.pack("<Q", 2**63) + b"{}",
+        struct.pack("<Q", 5) + b"{}",
+        struct.pack("<Q", 100_000) + b"[" * 100_000,
+        struct.pack("<Q", 7) + b'"text"1',
+        struct.pack("<Q", 6) + b'"text"',
+        struct.pack("<Q", 3) + b"1.5",
+        struct.pack("<Q", 2) + b"\xff\xfe",
+        b"",
+        b"1234567",
+    ],
+)
+def test_lies_about_sizes_cost_nothing(content):
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError):
+            decode(content)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(content) + 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_cannot_be_read_twice():
+    """A short message cannot become a large one by many arrays of the same bytes."""
+    one = {"dtype": "<f8", "shape": [1000]}
+    header = json.dumps({"items": [one] * 1000}).encode()
+    with pytest.raises(MessageError, match="cut off"):
+        decode(struct.pack("<Q", len(header)) + header + bytes(8000))
+
+
+def test_numbers_that_are_equal_are_read_as_the_same_kind():
+    prox = decode(encode(FedProx(0.25)))
+    assert (prox, prox.local_steps) == (FedProx(0.25), 1)

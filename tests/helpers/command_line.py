@@ -49,3 +49,14 @@ def assert_one_line(result, message):
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("mixfed: ")
     assert re.search(message, result.stderr), result.stderr
+
+
+FILES = ["clients.parquet", "model.json", "report.html", "run.json", "trace.parquet"]
+
+
+def fit_arguments(table, out, *more):
+    config = table.with_name("paper.toml")
+    return (
+        "fit", table, "--client", "client", "--target", "y", "--clusters", 2, "--recipe", "paper",
+        "--config", config, "--no-intercept", "--out", out, *more,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 
 from mixfed import AutoSettings, LocalPool, fit_auto
 
@@ -62,3 +63,20 @@ def whole_likelihood(model, clients):
         ]
         total += np.logaddexp.reduce(logs)
     return total
+
+
+def stores(folder):
+    """Stores of two kinds that deviate from them, with a day of each row, and rows of later days."""
+    rng = np.random.default_rng(0)
+    weeks = rng.integers(3, 12, 300)
+    store = np.repeat(np.arange(300), weeks)
+    own = np.where(np.arange(300) % 2, -4.0, 2.0)[:, None] * [1.0, 0.3] + rng.normal(0, [0.6, 0.4], (300, 2))
+    X = rng.normal(size=(len(store), 2))
+    y = 10 + (X * own[store]).sum(axis=1) + rng.normal(0, 0.5, len(store))
+    frame = pd.DataFrame({"store": [f"s{i:03d}" for i in store], "price": X[:, 0], "ads": X[:, 1], "sales": y})
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(frame.groupby("store").cumcount(), unit="D")
+    later = frame.groupby("store").cumcount(ascending=False) == 0
+    frame[~later].to_parquet(folder / "past.parquet", index=False)
+    frame[later].to_parquet(folder / "future.parquet", index=False)
+    frame.to_parquet(folder / "all.parquet", index=False)
+    return folder

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from mixfed import MixedRegressor
 from mixfed.core.errors import SettingsError
 from mixfed.exchange.local_update import FedAvg, FedProx
 from mixfed.recipes.settings import AutoSettings, PaperSettings, read_config
@@ -112,3 +113,14 @@ def test_settings_from_python_are_plain_or_refused():
             AutoSettings(**wrong)
     with pytest.raises(SettingsError, match="separation = '1' must be a number"):
         PaperSettings(separation="1")
+
+
+def test_settings_that_do_not_go_together():
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=True, membership="hard")
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=True, update="fedprox")
+    with pytest.raises(SettingsError, match="personal"):
+        AutoSettings(personal=1)
+    with pytest.raises(SettingsError, match="recipe='auto'"):
+        MixedRegressor(2, recipe="paper", personal=True).fit(np.eye(4), np.arange(4.0), groups=[0, 0, 1, 1])

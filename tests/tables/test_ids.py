@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 
 import numpy as np
 import pandas as pd
@@ -11,14 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from helpers.clients import random_clients
-from mixfed import DataError, MixedRegressor, simulate
-from mixfed.model import assignment
-from mixfed.model.assignment import Assignment
-from mixfed.tables.ids import find_clients, in_form, joined
+from helpers.ids import DAYS, OWNERS
+from mixfed import DataError
+from mixfed.tables.ids import find_clients
 
-OWNERS = np.array([3, 1, 2, 3, 1, 9])
-DAYS = OWNERS.astype("datetime64[D]")
 TIMES = pd.Series(DAYS.astype("datetime64[ns]"))
 SAME = {
     "numbers": OWNERS,
@@ -98,109 +93,3 @@ def test_a_missing_id_is_told_with_its_row(ids):
 def test_ids_that_cannot_be_are_told_why(ids, why):
     with pytest.raises(DataError, match=why):
         find_clients(ids, "ids")
-
-
-PAIRS = [
-    (OWNERS, OWNERS.astype(float)),
-    (OWNERS, OWNERS.astype(str)),
-    (OWNERS.astype(float), OWNERS.astype(str).astype(object)),
-    (OWNERS + 2**60, (OWNERS + 2**60).astype(np.uint64)),
-    (DAYS.astype("datetime64[us]"), DAYS.astype("datetime64[ns]")),
-    (DAYS, DAYS.astype("datetime64[us]")),
-    (OWNERS.astype("timedelta64[s]"), OWNERS.astype("timedelta64[s]").astype("timedelta64[ns]")),
-    (np.array([str(uuid.UUID(int=int(one))) for one in OWNERS]),) * 2,
-    (OWNERS, OWNERS.astype(float).astype(str)),
-    (OWNERS.astype(str), OWNERS.astype(float).astype(str).astype(object)),
-    (OWNERS.astype(float), np.array([f"{one},00" for one in OWNERS])),
-]
-
-
-@pytest.mark.parametrize(("fitted", "asked"), PAIRS, ids=lambda ids: str(ids.dtype))
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_same_clients_are_found_whatever_their_ids_became(fitted, asked, turned):
-    if turned:
-        fitted, asked = asked, fitted
-    fitted, asked = np.unique(fitted), np.unique(asked)
-    known = Assignment(fitted, np.ones(4, int), np.tile([0.2, 0.8], (4, 1)))
-    np.testing.assert_array_equal(known.places(asked), np.arange(4))
-    newer = Assignment(asked[1:2], np.ones(1, int), np.array([[1.0, 0.0]]))
-    both = known.updated(newer)
-    assert len(both) == 4
-    for ids in (fitted, asked):
-        np.testing.assert_array_equal(both.probabilities[both.places(ids), 0], [0.2, 1.0, 0.2, 0.2])
-
-
-def test_a_new_client_with_a_name_leaves_the_others_known():
-    numbers = Assignment(np.array([1.0, 2.5, 2.0**53]), np.ones(3, int), np.ones((3, 1)))
-    both = numbers.updated(Assignment(np.array(["new"]), np.ones(1, int), np.ones((1, 1))))
-    for ids in (numbers.ids, numbers.ids.astype(object), ["1", "2.5", str(2**53)]):
-        np.testing.assert_array_equal(both.places(np.asarray(ids)), [0, 1, 2])
-    assert joined(np.array([2**60 + 1]), np.array([2**63], np.uint64)).tolist() == [str(2**60 + 1), str(2**63)]
-
-
-@pytest.mark.parametrize("kind", [float, np.float32, str, "whole floats as text"])
-def test_a_regressor_knows_clients_by_numbers_in_any_form(kind):
-    made = simulate("mirror", n_clients=60, dim=2, seed=0)
-    clients, groups = made.clients, np.repeat(made.clients.ids, made.clients.rows)
-    fitted = MixedRegressor(2).fit(clients.phi, clients.y, groups=groups)
-    now = groups.astype(float).astype(str) if kind == "whole floats as text" else groups.astype(kind)
-    expected = fitted.predict(clients.phi, groups=groups)
-    assert np.abs(expected - fitted.predict(clients.phi)).max() > 0.1
-    np.testing.assert_array_equal(fitted.predict(clients.phi, groups=now), expected)
-    history = fitted.assign(clients.phi, clients.y, groups=now)
-    np.testing.assert_allclose(fitted.predict(clients.phi, groups=groups, history=history), expected)
-
-
-def test_ids_that_differ_by_a_fraction_of_zero_are_told_apart_where_both_are_there():
-    known = Assignment(np.array(["1", "1.0", "v2.0", "3.10"], object), np.ones(4, int), np.ones((4, 1)))
-    asked = np.array(["1.0", "1", "v2.0", "v2", "2", "3.1", "3.10"], object)
-    np.testing.assert_array_equal(known.places(asked), [1, 0, 2, -1, -1, -1, 3])
-
-
-def shuffled(ids):
-    return np.random.default_rng(0).permutation(ids)
-
-
-@pytest.mark.parametrize(
-    ("known", "asked"),
-    [
-        (shuffled(np.arange(-50, 50) * 3), np.arange(-200, 200)),
-        (shuffled(np.arange(50)), np.arange(0, 60, 0.5)),
-        (np.arange(0, 60, 0.5), np.array([3, 7, 999])),
-        (np.array([2**53 + 1, 5]), np.array([2.0**53, 5.0, np.inf])),
-        (np.array([2**24, 2**24 + 1]), np.array([2**24], np.float32)),
-        (np.array([2**60 + 1, -1]), np.array([2**60 + 1, 2**64 - 1], np.uint64)),
-        (np.array([0.1, 0.5]), np.array([0.1, 0.5], np.float32)),
-        (shuffled(np.array([f"client {i}" for i in range(300)], object)), np.array(["client 7", "client", "x", ""])),
-        (np.array(["b", "ä", "a", "\U0001f600"]), np.array(["ä", "\U0001f600", "z", "a"], object)),
-        (np.array([], object), np.array(["a", "b"])),
-        (np.array(["a"]), np.array([], object)),
-    ],
-    ids=range(11),
-)
-def test_clients_are_found_as_in_a_dictionary(known, asked):
-    place = {client: i for i, client in enumerate(known.tolist())}
-    expected = [place.get(client, -1) for client in asked.tolist()]
-    assigned = Assignment(known, np.ones(len(known), int), np.ones((len(known), 1)))
-    np.testing.assert_array_equal(assigned.places(asked), expected)
-    np.testing.assert_array_equal(assigned.places(asked[::-1]), expected[::-1])
-
-
-def test_known_clients_are_put_in_order_once(monkeypatch):
-    known = Assignment(np.array(["b", "a", "c"], object), np.ones(3, int), np.ones((3, 1)))
-    orders = []
-    monkeypatch.setattr(assignment, "in_form", lambda ids, form: orders.append(ids is known.ids) or in_form(ids, form))
-    for asked in ("a", "b", "x", "y"):
-        known.places(np.array([asked]))
-    assert sum(orders) == 2  # as they are, and without fractions of zero
-
-
-def test_groups_of_another_shape_are_refused():
-    clients = random_clients(0, [3, 3], 2)
-    for groups, shape in (
-        (np.zeros((6, 1)), r"\(6, 1\)"),
-        ([1, 2], r"\(2,\)"),
-        (pd.DataFrame({"a": range(6)}), "6, 1"),
-    ):
-        with pytest.raises((DataError, ValueError), match=f"{shape}|inconsistent"):
-            MixedRegressor(1).fit(clients.phi, clients.y, groups=groups)

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from mixfed.cli import app
+from helpers.command_line import mixfed
+from helpers.examples import COMMANDS, example, run
 from mixfed.clients.local import LocalPool
 from mixfed.clients.packed import Clients
 from mixfed.core.errors import PoolError
@@ -32,7 +32,6 @@ from mixfed.tables.write import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 
-from helpers.examples import COMMANDS, example, run
 from mixfed.federation.flare import admin as desk
 from mixfed.federation.flare import jobs
 from mixfed.federation.flare import processes as parties
@@ -48,10 +47,6 @@ pytestmark = [
 # Some hundred exchanges: time enough to disturb them.
 LONG = Job(2, settings={"update": "fedprox", "step": 0.1}, timeout=6.0, tries=2)
 FEATURES = ["x_0", "x_1", "x_2"]
-
-
-def mixfed(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def ignore(event):

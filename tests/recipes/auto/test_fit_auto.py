@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.auto import FEW, fit
 from mixfed import (
     AutoSettings,
     Clients,
@@ -21,16 +20,8 @@ from mixfed import (
     fit_auto,
     simulate,
 )
-from mixfed.evaluation.baselines.em import EM
-from mixfed.evaluation.baselines.ifca import fit_ifca
 from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.exchange.journal import JournalPool
-
-FEW = {"least_rows": 2, "most_rows": 4, "tail": 0.0}
-
-
-def fit(clients, k=None, seed=0, **settings):
-    return fit_auto(LocalPool(clients), clients.features, k, AutoSettings(**settings), seed=seed)
 
 
 def plain_em(made, steps=400):
@@ -78,34 +69,6 @@ def test_the_fit_is_that_of_em_started_at_the_truth(design, seed):
     floor = bottleneck_distance(plain_em(made), made.theta)
     assert bottleneck_distance(found.model.theta, made.theta) <= 1.02 * floor
     assert found.traffic.exchanges <= 30
-
-
-@pytest.mark.parametrize(
-    "design",
-    [
-        {"n_clusters": 1, "dim": 5, "n_clients": 500},
-        {"what": "mirror", "n_clients": 1000},
-        {"what": "rare", "n_clients": 3000},
-        {"what": "nested", "n_clients": 2500},
-        {"n_clusters": 6, "dim": 12, "n_clients": 2500},
-    ],
-    ids=lambda design: design.get("what") or str(design["n_clusters"]),
-)
-def test_the_number_of_kinds_is_found(design):
-    made = simulate(seed=11, **design)
-    found = fit(made.clients)
-    assert found.model.n_clusters == len(made.theta)
-    choice = found.model.details["choice"]
-    assert [entry["n_clusters"] for entry in choice] == list(range(1, len(choice) + 1))
-    assert min(choice, key=lambda entry: entry["bic"])["n_clusters"] == len(made.theta)
-    likelihood = [entry["likelihood"] for entry in choice]
-    assert np.all(np.diff(likelihood[: len(made.theta)]) > 0)
-
-
-def test_the_number_of_kinds_is_found_by_sums_in_a_basis_narrower_than_the_features():
-    clients = simulate(n_clients=400, dim=9, n_clusters=3, noise=0.5, seed=0).clients
-    summed, single = fit(clients, anchors="summed"), fit(clients)
-    assert bottleneck_distance(summed.model.theta, single.model.theta) < 1e-6
 
 
 def test_twenty_starts_give_one_model():
@@ -164,15 +127,6 @@ def test_rescaled_and_shifted_columns_give_the_same_model(power):
     np.testing.assert_allclose(model.coef_error * scale / target_scale, reference.coef_error, rtol=1e-5)
 
 
-def test_soft_memberships_beat_hard_labels_when_clients_have_few_rows():
-    ratios = []
-    for seed in range(4):
-        made = simulate("noisy", n_clients=15_000, seed=seed, **FEW)
-        soft, hard = (fit(made.clients, 3, membership=name).model.theta for name in ("soft", "hard"))
-        ratios.append(bottleneck_distance(hard, made.theta) / bottleneck_distance(soft, made.theta))
-    assert np.median(ratios) > 1.5
-
-
 def test_memberships_are_calibrated():
     made = simulate("noisy", n_clients=12_000, radius=1.5, seed=1, **FEW)
     model = fit(made.clients, 3).model
@@ -211,22 +165,6 @@ def test_shared_noise_is_one_number_and_own_noise_follows_each_kind():
     assert own.details["likelihood"] > shared.details["likelihood"]
 
 
-@pytest.mark.parametrize("settings", [{"update": "fedprox", "step": 0.3}, {"update": "fedavg", "step": 0.02}])
-def test_local_updates_reach_the_floor_from_the_anchors_candidates(settings):
-    made = simulate(n_clients=3000, dim=5, n_clusters=3, seed=1)
-    floor = bottleneck_distance(made.oracle(), made.theta)
-    found = fit(made.clients, 3, **settings)
-    assert bottleneck_distance(found.model.theta, made.theta) < 1.3 * floor
-    assert {record["phase"] for record in found.trace} == {"survey", "local updates"}
-    assert found.stop in ("the models stopped moving", "all rounds were run")
-
-
-def test_local_updates_that_diverge_are_refused():
-    made = simulate(n_clients=500, dim=5, n_clusters=2, seed=1)
-    with pytest.raises(SettingsError, match="diverge at step = 9"):
-        fit(made.clients, 2, update="fedavg", step=9.0)
-
-
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 0.003, 0.03])
 def test_little_noise_is_found_to_be_little(noise):
     rng = np.random.default_rng(0)
@@ -252,38 +190,6 @@ def test_kinds_that_are_close_are_told_apart_where_noise_is_little():
     assert bottleneck_distance(model.theta, theta) < 0.01
 
 
-def test_the_reported_bic_is_that_of_the_reported_likelihood():
-    made = simulate("mirror", n_clients=500, dim=3, seed=0)
-    model = fit(made.clients).model
-    final = {"n_clusters": model.n_clusters, "likelihood": model.details["likelihood"], "bic": model.bic}
-    for entry in [*model.details["choice"], final]:
-        free = entry["n_clusters"] * (3 + 1) + entry["n_clusters"] - 1
-        assert entry["bic"] == pytest.approx(free * np.log(made.clients.n_rows) - 2 * entry["likelihood"])
-
-
-def test_the_bic_is_that_of_statsmodels():
-    """Of one kind: a linear model, with all constants; theirs takes the noise to be no parameter."""
-    sm = pytest.importorskip("statsmodels.api")
-    made = simulate(n_clusters=1, n_clients=200, dim=3, seed=1).clients
-    model = fit(made, 1).model
-    ols = sm.OLS(made.y, made.phi).fit()
-    assert model.details["likelihood"] == pytest.approx(ols.llf, abs=0.01)  # a kind is given two more rows
-    assert model.bic == pytest.approx(ols.bic + np.log(made.n_rows), abs=0.02)
-
-
-def test_the_bic_of_a_mixed_model_is_that_of_statsmodels():
-    sm = pytest.importorskip("statsmodels.api")
-    rng = np.random.default_rng(0)
-    owner = np.repeat(np.arange(60), 8)
-    x = rng.normal(size=(480, 1))
-    y = x[:, 0] * (1 + 0.5 * rng.normal(size=60))[owner] + 0.3 * rng.normal(size=480)
-    made = Clients.from_arrays(x, y, owner)
-    model = fit(made, 1, personal=True).model
-    mixed = sm.MixedLM(y, x, owner, exog_re=x).fit(reml=False)
-    assert model.details["likelihood"] == pytest.approx(mixed.llf, abs=0.05)
-    assert model.bic == pytest.approx(3 * np.log(480) - 2 * mixed.llf, abs=0.1)
-
-
 def test_a_run_stopped_at_any_exchange_goes_on_to_the_same_bits(tmp_path):
     clients = simulate("mirror", n_clients=400, dim=3, seed=0).clients
     whole = fit_auto(LocalPool(clients), clients.features)
@@ -303,23 +209,6 @@ def test_a_run_stopped_at_any_exchange_goes_on_to_the_same_bits(tmp_path):
             resumed = fit_auto(pool, clients.features)
         assert resumed.model.to_dict() == whole.model.to_dict()
         assert resumed.trace == whole.trace
-
-
-def test_warnings_name_their_cause():
-    rng = np.random.default_rng(0)
-    made = simulate(n_clients=300, dim=3, n_clusters=1, seed=0)
-    ids = np.repeat(made.clients.ids, made.clients.rows)
-    X = np.column_stack([made.clients.phi, made.clients.phi[:, 0], np.full(len(ids), 2.0)])
-    doubtful = fit(Clients.from_arrays(X, made.clients.y, ids, intercept=True), 2).model.warnings
-    text = " | ".join(doubtful)
-    assert "column 'x_4' is constant" in text
-    assert "'x_0', 'x_3' are combinations" in text
-    assert "closer than the rows of a client can tell" in text or "fewer than" in text
-    single = fit(Clients.from_arrays(rng.standard_normal((200, 2)), rng.standard_normal(200)), 1).model.warnings
-    assert "every client has one row" in single[0]
-    assert fit(simulate("mirror", n_clients=800, dim=4).clients, 2).model.warnings == ()
-    top = fit(simulate(n_clusters=4, dim=4, n_clients=800, seed=1).clients, max_clusters=3).model.warnings
-    assert any("raise max_clusters" in warning for warning in top)
 
 
 @pytest.mark.parametrize("k", [None, 2])
@@ -378,28 +267,6 @@ def test_one_client_and_one_kind_are_pooled_least_squares():
     made = simulate(n_clients=1, least_rows=50, most_rows=50, dim=3, n_clusters=1)
     pooled = np.linalg.lstsq(made.clients.phi, made.clients.y, rcond=None)[0]
     np.testing.assert_allclose(fit(made.clients).model.theta[0], pooled, rtol=1e-6)
-
-
-def test_ifca_from_the_truth_stays_near_it():
-    made = simulate(n_clients=1000, dim=3, n_clusters=2, seed=0)
-    theta = fit_ifca(LocalPool(made.clients), made.theta, step=0.5, rounds=100)
-    assert bottleneck_distance(theta, made.theta) < 0.05
-
-
-@pytest.mark.parametrize("name", ["konza_bison", "lahman_fielding_1954_2024"])
-def test_real_data_is_fitted_as_well_as_by_the_best_of_many_random_starts(name):
-    if "MIXFED_DATA" not in os.environ:
-        pytest.skip("MIXFED_DATA names no folder with the real data sets")
-    pd = pytest.importorskip("pandas")
-    table = pd.read_parquet(Path(os.environ["MIXFED_DATA"]) / f"{name}.parquet")
-    X = table.filter(regex="^x_").to_numpy()
-    clients = Clients.from_arrays(
-        (X - X.mean(axis=0)) / X.std(axis=0), table["y"].to_numpy(), table["client"].to_numpy(), intercept=True
-    )
-    em, rng = EM(clients), np.random.default_rng(0)
-    for k in (2, 3):
-        best = max(em.climb(em.at_random(k, rng), steps=60)[1] for _ in range(6))
-        assert fit(clients, k).model.details["likelihood"] > best - 0.5
 
 
 @pytest.mark.parametrize("power", [-300, -160, 160, 300])

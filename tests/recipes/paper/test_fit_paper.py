@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.clients import own_models
-from mixfed import (
-    AutoSettings,
-    Clients,
-    DataError,
-    LocalPool,
-    PaperSettings,
-    SettingsError,
-    bottleneck_distance,
-    fit_auto,
-    fit_paper,
-    simulate,
-)
-from mixfed.exchange.journal import JournalPool, fingerprint
-from mixfed.exchange.local_update import FedProx, LocalUpdate, Mixture
-from mixfed.exchange.moments import GramSum
-from mixfed.exchange.registry import MESSAGES
+from helpers.paper import run, settings_for
+from mixfed import Clients, DataError, LocalPool, PaperSettings, SettingsError, bottleneck_distance, fit_paper, simulate
+from mixfed.exchange.journal import JournalPool
+from mixfed.exchange.local_update import LocalUpdate
 from mixfed.model.model import Model
 from mixfed.recipes.paper import moment_descent
 from mixfed.recipes.paper.theory import least_gap
-from mixfed.report.folder import FILES, about_run, write_results
 from mixfed.tables.rows import Rows
-
-SMALL = {"n_anchors": 8, "n_recruits": 300, "pairs": 30, "rounds": 6, "refine_rounds": 120}
 
 
 @pytest.fixture(scope="module")
 def small():
     return simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5)
-
-
-def settings_for(made, **changes):
-    return PaperSettings(separation=least_gap(made.theta), **(SMALL | changes))
-
-
-def run(made, seed=0, **changes):
-    clients = made.clients
-    return fit_paper(LocalPool(clients), clients.features, len(made.theta), settings_for(made, **changes), seed=seed)
 
 
 @pytest.mark.parametrize("start", range(4))
@@ -152,21 +126,6 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(small, tmp_path, last):
     assert resumed.trace == whole.trace
 
 
-def test_a_journal_of_other_data_or_settings_is_refused(small, tmp_path, monkeypatch):
-    path, pool = tmp_path / "journal", LocalPool(small.clients)
-    with pytest.raises(KeyboardInterrupt), JournalPool(pool, path, "one", resume=False):
-        raise KeyboardInterrupt
-    with pytest.raises(SettingsError, match="other data or settings"):
-        JournalPool(pool, path, "two", resume=True)
-    with JournalPool(pool, path, "two", resume=False) as fresh:
-        assert fresh.traffic.exchanges == 0
-    first = fingerprint(small.clients, settings_for(small))
-    assert first != fingerprint(small.clients, settings_for(small, step=0.02))
-    assert first != fingerprint(small.clients.subset(np.arange(1999)), settings_for(small))
-    monkeypatch.setitem(MESSAGES, "ModelSum", GramSum)  # an earlier program's replies, made of other sums
-    assert first != fingerprint(small.clients, settings_for(small))
-
-
 def test_every_client_has_a_model_of_its_own(small):
     model = run(small).model
     query = LocalUpdate(model.mixture, True, settings_for(small).local_update)
@@ -188,16 +147,6 @@ def test_a_start_may_leave_out_the_intercept():
         fit_paper(pool, clients.features, 2, settings_for(made, start=(1.0,) * 3))
 
 
-def test_results_with_an_empty_kind_are_written_whole(tmp_path):
-    rows = {"least_rows": 5, "most_rows": 10, "n_anchors": 6, "anchor_rows": 60}
-    made = simulate(n_clients=40, dim=2, n_clusters=1, noise=0.1, seed=0, **rows)
-    settings = PaperSettings(separation=1.0, n_anchors=4, n_recruits=10, pairs=2, rounds=2, refine_rounds=5)
-    found = fit_paper(LocalPool(made.clients), made.clients.features, 2, settings)
-    assert found.model.details["kind_rows"] == [made.clients.n_rows, 0]
-    write_results(tmp_path, found, found.model.assign(made.clients), about_run("table", ["fit"], "run"))
-    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
-
-
 def test_constant_columns_are_refused_by_name(small):
     X = small.clients.phi.copy()
     X[:, 1] = 4.0
@@ -216,15 +165,6 @@ def test_a_step_too_long_for_the_theorems_is_a_warning(small):
 def test_models_that_run_away_are_refused(small, membership):
     with pytest.raises(SettingsError, match=r"diverge at step = 30, in round \d+: take a smaller step"):
         run(small, step=30.0, local_steps=10, membership=membership)
-
-
-def test_a_kind_that_nobody_is_of_has_no_loss_however_far_it_is(small):
-    theta = np.zeros((2, small.theta.shape[1]))
-    theta[1] = 1e160
-    reply = LocalPool(small.clients).ask(LocalUpdate(Mixture(theta, np.full(2, 0.5), np.ones(2)), False, FedProx(0.1)))
-    assert reply.loss[0] == pytest.approx(0.5 * np.sum(small.clients.y**2))
-    assert reply.loss[1] == 0.0
-    assert (reply.shift[1] == 0.0).all()
 
 
 @pytest.mark.parametrize(("k", "message"), [(0, "must be 1 or more"), (5000, "no more than 2000 clients")])
@@ -250,58 +190,3 @@ def test_a_model_survives_its_file_and_predicts_from_it(small, tmp_path):
     np.testing.assert_allclose(again.predict(texts, known), expected)  # "7" in one file is 7 in another
     with pytest.raises(DataError, match="fitted on the features x_0"):
         again.predict(dataclasses.replace(rows, features=("a", "b", "c", "d")))
-
-
-@pytest.mark.parametrize("name", ["model-1-plain.json", "model-1-personal.json"])
-def test_models_of_the_format_before_are_read_as_ever(name, tmp_path):
-    """Files that were written by the last version with that format, of a fit that is repeated here."""
-    made = simulate("mirror", n_clients=300, dim=2, seed=0).clients
-    settings = AutoSettings(personal="personal" in name, max_clusters=3)
-    now = fit_auto(LocalPool(made), made.features, None, settings).model
-    then = Model.load(Path(__file__).parents[2] / "fixtures" / name)
-    np.testing.assert_allclose(then.theta, now.theta, rtol=1e-9)
-    np.testing.assert_array_equal(then.assign(made).cluster, now.assign(made).cluster)
-    assert then.details["likelihood"] == pytest.approx(now.details["likelihood"])
-    for old, new in zip(then.details["choice"], now.details["choice"], strict=True):
-        assert old["bic"] == pytest.approx(new["bic"], abs=0.05)
-        assert old["likelihood"] == pytest.approx(new["likelihood"], abs=0.05)
-    then.save(tmp_path / "model.json")
-    assert Model.load(tmp_path).to_dict() == then.to_dict()
-    assert then.to_dict()["format"] == "mixfed/2"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "not a model file"),
-        ('{"format": "mixfed/9"}', "the format is 'mixfed/9', this version of mixfed reads 'mixfed/2' and 'mixfed/1'"),
-        ('{"format": "mixfed/2"}', "damaged"),
-        ('{"format": "mixfed/1"}', "damaged"),
-        ('{"format": "mixfed/2", "family": "poisson"}', "this version of mixfed does not know family: update mixfed"),
-    ],
-)
-def test_other_model_files_are_refused(tmp_path, content, message):
-    (tmp_path / "model.json").write_text(content)
-    with pytest.raises(DataError, match=message):
-        Model.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"noise": [1.0] * 5000}, "noise is not"),
-        ({"weights": [1.0]}, "weights is not"),
-        ({"intercept": []}, "intercept is not"),
-        ({"coef": [[1.0, 2.0]]}, "coef is not"),
-        ({"coef": []}, "damaged"),
-        ({"noise": [-1.0, 1.0]}, "below 0"),
-        ({"noise": [float("nan"), 1.0]}, "noise is not"),
-        ({"has_intercept": "yes"}, "has_intercept is neither"),
-    ],
-)
-def test_a_model_whose_parts_disagree_is_refused(tmp_path, change, message):
-    mixture = Mixture(np.ones((2, 3)), np.array([0.5, 0.5]), np.ones(2))
-    model = Model.from_mixture(mixture, ("a", "b", "c"), loss="squared", recipe="auto", seed=0)
-    (tmp_path / "model.json").write_text(json.dumps(model.to_dict() | change))
-    with pytest.raises(DataError, match=message):
-        Model.load(tmp_path)

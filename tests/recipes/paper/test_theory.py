@@ -8,11 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from helpers.clients import client_rows, random_clients
-from mixfed.clients.local import LocalPool
-from mixfed.exchange.census import Census, LargestNorm
 from mixfed.exchange.local_update import FedAvg, FedProx
-from mixfed.kernels import tiles as kernels
 from mixfed.recipes.paper import theory
 
 
@@ -84,18 +80,6 @@ def test_kappa_of_fedavg_is_accurate_even_for_tiny_steps(gamma):
     exact = 4 / sum((1 - gamma) ** power for power in range(4))
     assert theory.stability(FedAvg(1.0, 4), gamma) == pytest.approx(exact, rel=1e-12)
     assert theory.stability(FedProx(1.0), gamma) == 1 + gamma
-
-
-def test_the_census_finds_the_largest_client_norm():
-    clients = random_clients(4, [1, 5, 2, 9, 3], 4)
-    census = LocalPool(clients).ask(Census())
-    norms = [np.linalg.norm(client_rows(clients, i)[0], 2) ** 2 / clients.rows[i] for i in range(5)]
-    assert kernels.peak(clients.phi, clients.offsets) == pytest.approx(max(norms), rel=1e-12)
-    assert max(norms) < LocalPool(clients).ask(LargestNorm()).peak <= 1.25 * max(norms)  # and so is nobody's
-    assert (census.n_clients, census.n_rows) == (5, 20)
-    for bound, extreme in ((-census.low, -clients.phi.min(axis=0)), (census.high, clients.phi.max(axis=0))):
-        assert (bound > extreme).all()  # and so is nobody's value
-        assert (bound <= extreme + np.abs(extreme) / 4).all()
 
 
 def test_every_quantity_is_described():

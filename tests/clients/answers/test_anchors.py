@@ -25,6 +25,7 @@ def test_anchors_say_the_same_a_block_at_a_time():
     np.testing.assert_allclose(asked.size, whole.size)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4))
 def test_an_anchors_step_equals_a_plain_loop(seed, dim, width):
     width = min(width, dim)

@@ -174,6 +174,7 @@ def test_what_is_known_of_clients_must_be_of_these_kinds(problem):
             model.predict_interval(X, groups=groups, level=level)
 
 
+@pytest.mark.slow
 def test_bounds_of_clients_with_many_deviations_come_from_their_history():
     rng = np.random.default_rng(0)
     groups, X = np.repeat(np.arange(400), 8), rng.standard_normal((3200, 14))
@@ -236,6 +237,7 @@ def test_groups_of_another_shape_are_refused():
             MixedRegressor(1).fit(clients.phi, clients.y, groups=groups)
 
 
+@pytest.mark.slow
 def test_the_estimator_gives_what_the_model_does(two):
     X, y, owner, _, held, clients, _ = two
     found = MixedRegressor(2, personal=True).fit(X[~held], y[~held], groups=owner[~held])

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from helpers.command_line import run_process
 
@@ -19,6 +20,8 @@ def test_simulate_writes_the_truth_beside_the_table(table):
     assert np.shape(truth["coef"]) == (2, 4)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_demo_compares_with_the_truth(tmp_path):
     environment = os.environ | {"COLUMNS": "120"}
     process = run_process("demo", "--out", tmp_path / "demo", env=environment)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from helpers.command_line import CONFIG, FILES, assert_one_line, fit_arguments, mixfed, run_process, wait_for
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_with_the_same_data_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     simulate = "simulate --clients 2000 --dim 4 --clusters 2 --anchors 10 --anchor-rows 400 --out t.parquet"
@@ -32,6 +36,8 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_data_only(tmp_path, monkey
     assert not journal.exists()
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(table, tmp_path):
     (table.with_name("paper.toml")).write_text(CONFIG.format(rounds=1500))
     try:
@@ -52,6 +58,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(table, tmp_path):
     assert {path.name for path in (tmp_path / "killed").iterdir()} == set(FILES)
 
 
+@pytest.mark.process
 def test_ctrl_c_leaves_a_run_that_can_go_on(table, tmp_path):
     config = tmp_path / "long.toml"
     config.write_text(CONFIG.format(rounds=10**6) + "step = 1e-9\n")

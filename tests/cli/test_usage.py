@@ -25,6 +25,7 @@ def test_version_and_help_name_the_program():
     assert all(name in mixfed("--help").stdout for name in ("simulate", "fit", "assign", "predict", "theory", "demo"))
 
 
+@pytest.mark.process
 def test_the_command_hides_no_package_from_its_process():
     program = """
 import sys
@@ -54,6 +55,8 @@ def test_quiet_prints_nothing(tmp_path):
     silent("report", result)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
 @pytest.mark.parametrize("command", [["--version"], ["--help"], ["assign"]], ids=lambda command: command[0])
 def test_output_that_cannot_be_written_is_told_and_output_that_nobody_reads_is_not(table, fitted, tmp_path, command):

@@ -16,6 +16,7 @@ from mixfed.exchange.pool import Sample
 
 # Sockets that dask leaves to the garbage collector are not what is tested here.
 pytestmark = [
+    pytest.mark.dask,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]

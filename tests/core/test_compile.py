@@ -56,6 +56,9 @@ def test_sources_are_all_files_below_what_is_named_in_order(tmp_path):
             compiled.sources(tmp_path, ("b.py", missing))
 
 
+@pytest.mark.compiles
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_change_in_what_a_kernel_calls_is_a_change_of_the_kernel(tmp_path):
     package = tmp_path / "mixfed"
     shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -76,6 +79,7 @@ def test_a_change_in_what_a_kernel_calls_is_a_change_of_the_kernel(tmp_path):
     assert loss_of_three() == ["45.0", "0"]
 
 
+@pytest.mark.compiles
 def test_compiling_is_told_once_and_only_if_there_is_something_to_compile():
     calls = []
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from threadpoolctl import threadpool_info
 
 from mixfed.core.threads import one_blas_thread
@@ -19,6 +20,8 @@ fit_auto(LocalPool(clients), clients.features, 4).model.save(sys.argv[1])
 """
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_change_a_byte(tmp_path):
     written = []
     for threads in ("1", "2", "5"):

@@ -11,6 +11,8 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_example_runs(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, check=False)

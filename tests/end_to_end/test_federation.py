@@ -106,6 +106,7 @@ def test_samples_are_drawn_by_each_site(tmp_path):
     assert min(asked) < 1500  # of the 4,000 clients of a site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, None])
 def test_sites_find_the_model_of_one_process(tmp_path, k):
     X, y, owner, *_ = simulated(7, 400, **TWO)

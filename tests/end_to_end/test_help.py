@@ -49,6 +49,8 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name[-1] not in FEDERATION], ids=" ".join)
 def test_the_example_in_the_help_runs(name, folder):
     arguments = example(COMMANDS[name])
@@ -75,6 +77,8 @@ def commands(page):
     return [line for line in found if line.startswith("mixfed") and " federate " not in line]
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "least"), [("README.md", 6), ("docs/tutorial.md", 3)])
 def test_the_page_runs(page, least, tmp_path):
     assert len(commands(page)) >= least

@@ -37,6 +37,8 @@ print(jobs[job]("large"))
 """
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are of Linux")
 def test_packing_and_fitting_need_less_memory_than_the_table(tmp_path):
     rng = np.random.default_rng(0)

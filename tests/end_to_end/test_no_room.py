@@ -35,6 +35,7 @@ def test_a_full_disk_is_one_line_and_old_results_stay(work, blocked, command, me
     assert {path: content for path, content in after.items() if path.name != "journal.bin"} == before
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are of Unix")
 @pytest.mark.parametrize(
     ("limit", "command", "message"),

@@ -15,6 +15,8 @@ from mixfed.evaluation.baselines.em import EM
 from mixfed.evaluation.compare import compare
 from mixfed.tables.rows import rows_from_arrays
 
+pytestmark = pytest.mark.realdata
+
 
 @pytest.mark.parametrize("name", ["konza_bison", "lahman_fielding_1954_2024"])
 def test_real_data_is_fitted_as_well_as_by_the_best_of_many_random_starts(name):

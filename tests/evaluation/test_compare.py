@@ -20,6 +20,7 @@ def compared():
     return compare(rows_from_arrays(X, y, owner, intercept=True), splits=2, seed=3)
 
 
+@pytest.mark.slow
 def test_kinds_with_deviations_win_where_they_are_the_truth(compared):
     errors = {one.rival: one.rmse for one in compared.outcomes}
     assert list(errors) == list(RIVALS)
@@ -29,6 +30,7 @@ def test_kinds_with_deviations_win_where_they_are_the_truth(compared):
     assert {one.n_clusters for one in compared.outcomes if one.rival == "kinds + personal"} == {(2, 2)}
 
 
+@pytest.mark.slow
 def test_the_result_is_a_table_and_json(compared):
     columns = compared.columns()
     assert {len(column) for column in columns.values()} == {len(RIVALS)}

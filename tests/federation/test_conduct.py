@@ -13,6 +13,7 @@ from mixfed import PoolError
 from mixfed.federation import InProcess, Job, Site, conduct
 
 
+@pytest.mark.slow
 def test_with_sites_that_drop_at_random_in_every_exchange(small, tmp_path):
     """30 % of the sites drop, in every exchange; the model is the same."""
     rng = np.random.default_rng(0)

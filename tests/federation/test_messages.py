@@ -85,6 +85,7 @@ def test_a_complaint_about_what_is_no_text_is_an_answer(tmp_path):
     assert answer.complaint.startswith("unknown loss '\\ud800'")
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(st.integers(0, len(QUESTIONS) - 1), st.data())
 def test_damaged_questions_get_an_answer(which, data):
@@ -99,6 +100,7 @@ def test_damaged_questions_get_an_answer(which, data):
     assert answer.complaint or answer.clients >= 0
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(st.integers(0, len(QUESTIONS) - 1), st.data())
 def test_damaged_answers_are_read_or_refused(which, data):

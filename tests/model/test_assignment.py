@@ -96,6 +96,7 @@ def test_known_clients_are_put_in_order_once(monkeypatch):
     assert sum(orders) == 2  # as they are, and without fractions of zero
 
 
+@pytest.mark.slow
 def test_a_clients_deviation_is_the_posterior_one(two):
     """Means and covariances of single clients, by the formulas in full."""
     clients, model = two[-2:]
@@ -117,6 +118,7 @@ def test_a_clients_deviation_is_the_posterior_one(two):
         np.testing.assert_allclose(known.probabilities[i], np.exp(logs - np.logaddexp.reduce(logs)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_new_rows_of_a_client_replace_what_was_known(two):
     clients, model = two[-2:]
     known, newer = model.assign(clients), model.assign(clients.subset(np.array([3, 1])))

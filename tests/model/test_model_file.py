@@ -71,6 +71,7 @@ def test_a_model_whose_parts_disagree_is_refused(tmp_path, change, message):
         Model.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_models_and_assignments_survive_their_files(tmp_path, two):
     X, _, owner, _, held, clients, model = two
     model.save(tmp_path / "model.json")

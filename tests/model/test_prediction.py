@@ -13,6 +13,7 @@ from mixfed.model.prediction import mixture_quantile
 from mixfed.tables.rows import Rows, rows_from_arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_intervals_cover_at_their_level(two, level):
     X, y, owner, _, held, clients, model = two
@@ -22,6 +23,7 @@ def test_intervals_cover_at_their_level(two, level):
         assert abs(np.mean((low <= y[held]) & (y[held] <= high)) - level) < 0.02
 
 
+@pytest.mark.slow
 def test_known_clients_are_predicted_better_than_unknown_ones(two):
     X, y, owner, _, held, clients, model = two
     rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
@@ -47,6 +49,7 @@ def test_quantiles_are_those_of_the_mixture():
         )
 
 
+@pytest.mark.slow
 def test_intervals_need_what_was_kept(two):
     X, _, owner, _, held, clients, model = two
     rows = rows_from_arrays(X[held], None, owner[held], intercept=True)

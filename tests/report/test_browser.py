@@ -10,6 +10,8 @@ import pytest
 
 from mixfed import Model
 
+pytestmark = pytest.mark.browser
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 

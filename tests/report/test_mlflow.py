@@ -7,6 +7,7 @@ import pytest
 from helpers.command_line import mixfed
 
 
+@pytest.mark.slow
 def test_mlflow_keeps_the_run(fitted, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "runs").as_uri())

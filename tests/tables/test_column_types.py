@@ -49,6 +49,8 @@ def test_ids_that_are_bytes_but_no_text_are_refused(tmp_path):
         Clients.from_file(tmp_path / "t.parquet", "store", "sales")
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.timestamp("ns", "Europe/Berlin"), pa.duration("ns"), pa.time64("ns")], ids=str)
 def test_times_to_the_nanosecond_are_shown_and_left_out(tmp_path, kind):
     frame = pa.Table.from_pandas(table()).append_column("when", pa.array(np.arange(17, 17 + ROWS), kind))

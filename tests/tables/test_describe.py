@@ -13,6 +13,7 @@ from mixfed.tables.describe import guess, notes
 pytestmark = pytest.mark.usefixtures("many_batches")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["town", "client"])
 @pytest.mark.parametrize("before", [3000, 200_000])  # rows: more than is looked at first, more than a batch
 def test_latin_1_far_down_is_told_and_its_text_is_text(tmp_path, before, odd):

@@ -40,6 +40,7 @@ from mixfed.federation.flare.kits import Role, open_kit, provision
 from mixfed.federation.flare.local import divide, largest_difference, running
 
 pytestmark = [
+    pytest.mark.flare,
     pytest.mark.xdist_group("flare"),  # all go to one worker, so that the federation is started once
     pytest.mark.filterwarnings("ignore:ssl_context is deprecated"),  # the engine's own
 ]

@@ -18,6 +18,8 @@ from mixfed.federation.flare.kits import Role, open_kit, open_kits, provision, s
 from mixfed.federation.flare.processes import start
 from mixfed.federation.site_file import read_site_file
 
+pytestmark = pytest.mark.flare
+
 
 def mixfed(*arguments):
     return CliRunner().invoke(app, ["federate", *(str(argument) for argument in arguments)])

@@ -71,6 +71,7 @@ def test_the_fit_is_that_of_em_started_at_the_truth(design, seed):
     assert found.traffic.exchanges <= 30
 
 
+@pytest.mark.slow
 def test_twenty_starts_give_one_model():
     made = simulate("nested", n_clients=1500, dim=8, seed=2)
     rng = np.random.default_rng(0)
@@ -127,6 +128,7 @@ def test_rescaled_and_shifted_columns_give_the_same_model(power):
     np.testing.assert_allclose(model.coef_error * scale / target_scale, reference.coef_error, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_memberships_are_calibrated():
     made = simulate("noisy", n_clients=12_000, radius=1.5, seed=1, **FEW)
     model = fit(made.clients, 3).model

@@ -12,6 +12,7 @@ from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto import refine
 
 
+@pytest.mark.slow
 def test_soft_memberships_beat_hard_labels_when_clients_have_few_rows():
     ratios = []
     for seed in range(4):
@@ -21,6 +22,7 @@ def test_soft_memberships_beat_hard_labels_when_clients_have_few_rows():
     assert np.median(ratios) > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"update": "fedprox", "step": 0.3}, {"update": "fedavg", "step": 0.02}])
 def test_local_updates_reach_the_floor_from_the_anchors_candidates(settings):
     made = simulate(n_clients=3000, dim=5, n_clusters=3, seed=1)

@@ -23,6 +23,7 @@ def small():
     return simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(4))
 def test_any_start_brings_every_anchor_near_its_truth_and_the_models_to_the_floor(start):
     made = simulate(n_clients=21_000, dim=10, n_clusters=2, n_anchors=24, anchor_rows=1000, seed=2)

@@ -36,6 +36,7 @@ def edge(name):
             return Clients.from_arrays(rng.standard_normal((300, 30)), rng.standard_normal(300), np.arange(300) // 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize(
     "name",

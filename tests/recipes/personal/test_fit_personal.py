@@ -13,6 +13,7 @@ from mixfed.evaluation.metrics import bottleneck_matching
 from mixfed.tables.rows import rows_from_arrays
 
 
+@pytest.mark.slow
 def test_the_form_of_psi_is_chosen_anew_for_every_number_of_kinds():
     """With too few kinds the deviations stand for kinds, and are full; with all four they are diagonal."""
     made = simulate("nested", n_clients=500, dim=5, seed=0)
@@ -24,6 +25,7 @@ def test_the_form_of_psi_is_chosen_anew_for_every_number_of_kinds():
         assert label_agreement(model.client_labels_, made.labels) > 0.9
 
 
+@pytest.mark.slow
 def test_truth_is_recovered_within_sampling_error(two):
     model = two[-1]
     assert model.n_clusters == 2

@@ -65,6 +65,7 @@ def sleepstudy_like(seed=1):
     return days[:, None], days * own[owner, 0] + own[owner, 1] + 25.6 * rng.standard_normal(180), owner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [sleepstudy_like, lambda: one_kind()[:3], lambda: one_kind(3, 200, (1, 6))[:3]])
 def test_one_kind_equals_statsmodels(make):
     clients, model, oracle = against_statsmodels(*make())

@@ -40,3 +40,9 @@ def two():
     held = (rng.random(len(y)) < 0.3) & (np.bincount(owner)[owner] > 2)
     clients = Clients.from_arrays(X[~held], y[~held], owner[~held], intercept=True)
     return X, y, owner, kind, held, clients, fit(clients).model
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with files that have slow tests in them, so that no core is left with a long one in the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)

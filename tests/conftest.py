@@ -46,3 +46,23 @@ def pytest_collection_modifyitems(items):
     """Begin with files that have slow tests in them, so that no core is left with a long one in the end."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
+
+
+TOGETHER = ("test_flare.py", "test_dask.py", "test_dask_shards.py", "test_dask_command_line.py")
+"""Files whose tests share processes, which are started once if they all go to one worker."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hand out tests one by one, but these files whole.
+
+    Marks of groups would say the same, but pytest 9.2 does not hear what xdist 3.8 makes of them.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return file if file.endswith(TOGETHER) else nodeid
+
+    return Scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None

@@ -27,7 +27,6 @@ from mixfed.recipes.paper.theory import least_gap
 # Sockets that dask leaves to the garbage collector when a worker is killed are not what is tested here.
 pytestmark = [
     pytest.mark.dask,
-    pytest.mark.xdist_group("dask"),  # one worker, so that each file starts one cluster
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]

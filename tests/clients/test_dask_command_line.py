@@ -18,7 +18,6 @@ from mixfed.model.model import Model
 # Sockets that dask leaves to the garbage collector are not what is tested here.
 pytestmark = [
     pytest.mark.dask,
-    pytest.mark.xdist_group("dask"),  # one worker, so that each file starts one cluster
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]

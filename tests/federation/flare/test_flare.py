@@ -41,7 +41,6 @@ from mixfed.federation.flare.local import divide, largest_difference, running
 
 pytestmark = [
     pytest.mark.flare,
-    pytest.mark.xdist_group("flare"),  # all go to one worker, so that the federation is started once
     pytest.mark.filterwarnings("ignore:ssl_context is deprecated"),  # the engine's own
 ]
 
@@ -64,7 +63,8 @@ def table(tmp_path_factory):
 @pytest.fixture(scope="module")
 def kits(table, tmp_path_factory):
     """The kits of a federation that runs as long as the tests, by name."""
-    made = divide(table, "client", "y", FEATURES, 3, tmp_path_factory.mktemp("federation") / "kits")
+    clients = Clients.from_file(table, "client", "y", FEATURES)
+    made = divide(clients, "client", "y", 3, tmp_path_factory.mktemp("federation") / "kits")
     fit_here(made, LONG)  # compiles what the sites would else compile all at once
     with running(made):
         yield {kit.path.name: kit for kit in made}

@@ -1,4 +1,4 @@
-"""Shared makers of small problems."""
+"""Problems that tests of several rooms share."""
 
 from __future__ import annotations
 
@@ -6,40 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from mixfed.clients.answers import answer
-from mixfed.clients.memberships import memberships
-from mixfed.clients.packed import Clients
+from mixfed import Clients
 from mixfed.evaluation.simulation import Simulation, simulate
-from mixfed.exchange.local_update import LocalUpdate
-from mixfed.exchange.units import StandardUnits
+from mixfed.tables import sources as streams
+
+pytest.register_assert_rewrite("helpers")  # which check things, too
 
 # Compilation happens within the first example, so no deadline; a fixed seed, so that a run can be repeated.
 settings.register_profile("mixfed", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("mixfed")
-
-
-def random_frame(seed: int, columns: int, dim: int | None = None) -> StandardUnits:
-    """Units that nobody would choose, for columns of a table seen in some dimensions."""
-    rng = np.random.default_rng([seed, 7])
-    whiten = rng.standard_normal((columns, dim or columns))
-    centre, inverse_sd, slope = rng.standard_normal(columns), rng.uniform(0.5, 2, columns), rng.standard_normal(columns)
-    return StandardUnits(centre, inverse_sd, whiten, slope, 0.3, 1.7, None, 1.0)
-
-
-def random_clients(seed: int, sizes: list[int], dim: int, *, single: bool = False) -> Clients:
-    """Clients with the given row counts, random rows and shuffled ids."""
-    rng = np.random.default_rng(seed)
-    rows = sum(sizes)
-    phi = rng.standard_normal((rows, dim)).astype(np.float32 if single else np.float64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    ids = rng.permutation(10 * len(sizes))[: len(sizes)]
-    return Clients(phi, rng.standard_normal(rows), offsets, ids, tuple(f"x_{j}" for j in range(dim)))
-
-
-def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and targets of one client, in float64."""
-    part = slice(clients.offsets[i], clients.offsets[i + 1])
-    return clients.phi[part].astype(np.float64), clients.y[part]
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +23,46 @@ def small() -> Simulation:
     return simulate(n_clients=900, dim=5, n_clusters=3, noise=0.3, n_anchors=20, anchor_rows=220, seed=3)
 
 
-def own_models(query: LocalUpdate, clients: Clients) -> np.ndarray:
-    """Every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
-    kinds = memberships(query.mixture, clients, query.hard, query.loss).argmax(axis=1)
-    alone = (answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients))
-    return np.array([query.mixture.theta[j] + reply.mean_shift()[j] for j, reply in zip(kinds, alone, strict=True)])
+@pytest.fixture
+def many_batches(monkeypatch):
+    """Small tables are several batches, too."""
+    monkeypatch.setattr(streams, "BATCH_ROWS", 37)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 600)
+
+
+@pytest.fixture(scope="session")
+def two():
+    """Clients of two kinds that deviate from them, rows held out of them, and the fit of the others."""
+    from helpers.personal import TWO, fit, simulated
+
+    X, y, owner, kind, _ = simulated(7, 3000, **TWO)
+    rng = np.random.default_rng(1)
+    held = (rng.random(len(y)) < 0.3) & (np.bincount(owner)[owner] > 2)
+    clients = Clients.from_arrays(X[~held], y[~held], owner[~held], intercept=True)
+    return X, y, owner, kind, held, clients, fit(clients).model
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with files that have slow tests in them, so that no core is left with a long one in the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
+TOGETHER = ("test_flare.py", "test_dask.py", "test_dask_shards.py", "test_dask_command_line.py")
+"""Files whose tests share processes, which are started once if they all go to one worker."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hand out tests one by one, but these files whole.
+
+    Marks of groups would say the same, but pytest 9.2 does not hear what xdist 3.8 makes of them.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return file if file.endswith(TOGETHER) else nodeid
+
+    return Scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None

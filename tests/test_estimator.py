@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from helpers.clients import random_clients
 from mixfed import (
     AutoSettings,
     DataError,
@@ -26,6 +27,7 @@ from mixfed import (
     simulate,
 )
 from mixfed.recipes.paper.theory import least_gap
+from mixfed.tables.rows import rows_from_arrays
 
 
 @parametrize_with_checks([MixedRegressor()])
@@ -172,6 +174,7 @@ def test_what_is_known_of_clients_must_be_of_these_kinds(problem):
             model.predict_interval(X, groups=groups, level=level)
 
 
+@pytest.mark.slow
 def test_bounds_of_clients_with_many_deviations_come_from_their_history():
     rng = np.random.default_rng(0)
     groups, X = np.repeat(np.arange(400), 8), rng.standard_normal((3200, 14))
@@ -208,3 +211,41 @@ def test_a_notebook_shows_the_kinds(tmp_path):
         assert f"{model.coef_[1, 0]:.4g}" in html
     model.report(tmp_path / "report.html")
     assert "2 kinds of client" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, str, "whole floats as text"])
+def test_a_regressor_knows_clients_by_numbers_in_any_form(kind):
+    made = simulate("mirror", n_clients=60, dim=2, seed=0)
+    clients, groups = made.clients, np.repeat(made.clients.ids, made.clients.rows)
+    fitted = MixedRegressor(2).fit(clients.phi, clients.y, groups=groups)
+    now = groups.astype(float).astype(str) if kind == "whole floats as text" else groups.astype(kind)
+    expected = fitted.predict(clients.phi, groups=groups)
+    assert np.abs(expected - fitted.predict(clients.phi)).max() > 0.1
+    np.testing.assert_array_equal(fitted.predict(clients.phi, groups=now), expected)
+    history = fitted.assign(clients.phi, clients.y, groups=now)
+    np.testing.assert_allclose(fitted.predict(clients.phi, groups=groups, history=history), expected)
+
+
+def test_groups_of_another_shape_are_refused():
+    clients = random_clients(0, [3, 3], 2)
+    for groups, shape in (
+        (np.zeros((6, 1)), r"\(6, 1\)"),
+        ([1, 2], r"\(2,\)"),
+        (pd.DataFrame({"a": range(6)}), "6, 1"),
+    ):
+        with pytest.raises((DataError, ValueError), match=f"{shape}|inconsistent"):
+            MixedRegressor(1).fit(clients.phi, clients.y, groups=groups)
+
+
+@pytest.mark.slow
+def test_the_estimator_gives_what_the_model_does(two):
+    X, y, owner, _, held, clients, _ = two
+    found = MixedRegressor(2, personal=True).fit(X[~held], y[~held], groups=owner[~held])
+    rows = rows_from_arrays(X[held], None, owner[held], intercept=True)
+    np.testing.assert_allclose(found.deviation_, found.model_.deviation)
+    known = found.model_.assign(clients)
+    np.testing.assert_allclose(found.predict(X[held], groups=owner[held]), found.model_.predict(rows, known))
+    low, high = found.predict_interval(X[held], groups=owner[held], level=0.8).T
+    assert 0.75 < np.mean((low <= y[held]) & (y[held] <= high)) < 0.85
+    latest = found.assign(X[~held][:30], y[~held][:30], owner[~held][:30])
+    assert np.isfinite(found.predict(X[held], groups=owner[held], history=latest)).all()

@@ -11,6 +11,7 @@ import mixfed
 
 HOME = Path(mixfed.__file__).parent
 FILES = sorted(HOME.rglob("*.py"))
+TESTS = Path(__file__).parent
 
 EVERYTHING = {
     *("core", "families", "kernels", "exchange", "tables", "clients", "model", "recipes", "evaluation"),
@@ -61,6 +62,7 @@ ONLY = {  # packages, and where they may be imported
 }
 LONGEST = 350
 LONG: dict[str, str] = {}
+NO_ROOMS = {"contracts", "end_to_end", "fixtures", "helpers", "identities"}  # folders of tests about several rooms
 PROTOCOL = {"init", "step", "fit", "State", "Info"}  # words that the algorithms of a room answer to
 
 
@@ -173,3 +175,25 @@ def test_no_public_name_stands_twice_in_a_room():
                 homes[room, node.name].append(module)
     twice = {key: modules for key, modules in homes.items() if len(modules) > 1 and key[1] not in PROTOCOL}
     assert not twice, "\n".join(f"{name}: {modules}" for (_, name), modules in twice.items())
+
+
+def test_no_test_file_imports_another_one():
+    """What several need is in tests/helpers, so that each can be read, moved and run alone."""
+    wrong = []
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom):
+                names = ["." * node.level + f"{node.module or ''}.{name}" for name in names]
+            wrong += [
+                f"{path.relative_to(TESTS)} imports {name}"
+                for name in names
+                if name.startswith(".") or any(part.startswith(("test_", "conftest")) for part in name.split("."))
+            ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_folders_of_tests_are_named_after_rooms():
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("*.py")} - {Path()}
+    of_rooms = {folder for folder in folders if folder.parts[0] not in NO_ROOMS}
+    assert not [folder for folder in of_rooms if not (HOME / folder / "__init__.py").exists()]

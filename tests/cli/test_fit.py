@@ -1,0 +1,98 @@
+"""What `fit` writes and shows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.command_line import CONFIG, FILES, assert_one_line, fit_arguments, mixfed, write
+from mixfed import bottleneck_distance
+
+
+def test_fit_writes_the_files_of_the_contract(table, fitted):
+    out, printed = fitted
+    assert {path.name for path in out.iterdir()} == set(FILES)
+    model = json.loads((out / "model.json").read_text())
+    assert model["format"] == "mixfed/2"
+    assert model["features"] == ["x_0", "x_1", "x_2", "x_3"]
+    assert (model["n_clusters"], model["loss"], model["recipe"], model["seed"]) == (2, "squared", "paper", 0)
+    assert np.shape(model["coef"]) == (2, 4)
+    assert [np.shape(model[name]) for name in ("intercept", "weights", "noise")] == [(2,)] * 3
+    truth = json.loads(table.with_name("t.truth.json").read_text())
+    assert bottleneck_distance(model["coef"], truth["coef"]) < 0.05
+    clients = pd.read_parquet(out / "clients.parquet")
+    assert list(clients.columns[:4]) == ["client", "rows", "cluster", "probability"]
+    np.testing.assert_allclose(clients[["probability_0", "probability_1"]].max(axis=1), clients.probability)
+    trace = pd.read_parquet(out / "trace.parquet")
+    assert len(trace) == printed["rounds"]
+    assert printed["coef"] == model["coef"]
+    assert set(printed["seconds"]) == {"census", "fedmd", "fedx", "describe"}
+    assert printed["exchanges"] > len(trace)
+
+
+def test_the_default_recipe_needs_no_settings(table, tmp_path):
+    result = mixfed("fit", table, "--client", "client", "--target", "y", "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    model = json.loads((tmp_path / "model.json").read_text())
+    truth = json.loads(table.with_name("t.truth.json").read_text())
+    assert printed["n_clusters"] == model["n_clusters"] == 2
+    assert model["recipe"] == "auto"
+    assert model["warnings"] == []
+    assert bottleneck_distance(model["coef"], truth["coef"]) < 0.05
+    assert np.abs(model["intercept"]).max() < 0.05
+    assert np.shape(model["coef_error"]) == (2, 4)
+    assert [entry["n_clusters"] for entry in model["details"]["choice"]] == [1, 2, 3, 4]
+    trace = pd.read_parquet(tmp_path / "trace.parquet")
+    assert trace.exchanges.tolist() == list(range(1, len(trace) + 1))
+
+
+def test_a_text_summary_shows_the_kinds(table, tmp_path):
+    result = mixfed(*fit_arguments(table, tmp_path / "out"))
+    assert "2 kinds of client" in result.stdout
+    assert str(tmp_path / "out") in result.stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_recruits": 5000}, "lower n_recruits or rounds"),
+        ({"pairs": 500}, "lower n_anchors, pairs or rounds"),
+        ({"separation": 0.001}, "form 8 groups .* not the 2 clusters asked for: raise rounds"),
+        ({"separation": 50.0}, "form 1 groups .* not the 2 clusters asked for: lower separation"),
+        ({"n_anchor": 3}, "unknown key 'n_anchor'; did you mean 'n_anchors'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line_and_exit_2(table, tmp_path, settings, message):
+    lines = dict(line.split(" = ") for line in CONFIG.format(rounds=5).splitlines()[1:])
+    lines |= {name: str(value) for name, value in settings.items()}
+    config = write(tmp_path / "p.toml", "[paper]\n" + "\n".join(f"{a} = {b}" for a, b in lines.items()))
+    arguments = list(fit_arguments(table, tmp_path / "out"))
+    arguments[arguments.index("--config") + 1] = config
+    assert_one_line(mixfed(*arguments), message)
+    assert not (tmp_path / "out" / "model.json").exists()
+
+
+def test_bad_tables_are_one_line_and_exit_2(table, tmp_path):
+    frame = pd.read_parquet(table)
+    frame.loc[16, "x_2"] = np.nan
+    frame.to_parquet(tmp_path / "nan.parquet")
+    (tmp_path / "paper.toml").write_text(CONFIG.format(rounds=5))
+    result = mixfed(*fit_arguments(tmp_path / "nan.parquet", tmp_path / "out"))
+    assert_one_line(result, r"nan.parquet: column 'x_2' has a missing value in row 17 \(index 16\)")
+    assert not (tmp_path / "out").exists()
+    assert_one_line(mixfed(*fit_arguments(tmp_path / "none.parquet", tmp_path / "out")), "no such file")
+    arguments = list(fit_arguments(table, tmp_path / "out"))
+    arguments[arguments.index("--clusters") + 1] = "auto"
+    assert_one_line(mixfed(*arguments), "--clusters K")
+    assert_one_line(mixfed("assign", tmp_path, table, "--out", tmp_path / "k.parquet"), "no model here")
+
+
+def test_an_output_that_cannot_be_written_is_one_line_and_exit_2(table, tmp_path):
+    blocked = write(tmp_path / "file", "in the way")
+    assert_one_line(mixfed(*fit_arguments(table, blocked)), "file: File exists")
+    assert_one_line(mixfed(*fit_arguments(table, blocked / "below")), "Not a directory")
+    assert_one_line(mixfed("simulate", "--clients", 5, "--out", tmp_path / "t.csv"), "must end in .parquet")

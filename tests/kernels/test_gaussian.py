@@ -1,0 +1,16 @@
+"""Exponentials of many log densities at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixfed.kernels.gaussian import exponentials
+
+
+def test_exponentials_are_those_of_the_library():
+    values = -np.concatenate([np.geomspace(1e-300, 39.9, 5000), [0.0, 40.1, 700.0, 1e300]])
+    found = values.copy()
+    exponentials(found)
+    near = values > -40
+    np.testing.assert_allclose(found[near], np.exp(values[near]), rtol=1e-13)
+    assert (found[~near] == 0).all()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.candidates import random_candidates
 from helpers.clients import random_clients, random_frame
-from mixfed.clients.answers import answer
+from helpers.exchanges import answer
 from mixfed.exchange.base import Batch
 from mixfed.exchange.local_update import FedAvg
 from mixfed.exchange.mixture import LocalStep, MixtureSums, SplitMoments

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixfed.clients.answers import answer
 from mixfed.clients.memberships import memberships
 from mixfed.clients.packed import Clients
 from mixfed.exchange.local_update import LocalUpdate
@@ -38,5 +37,7 @@ def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
 def own_models(query: LocalUpdate, clients: Clients) -> np.ndarray:
     """Every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
     kinds = memberships(query.mixture, clients, query.hard, query.loss).argmax(axis=1)
+    from helpers.exchanges import answer  # which has clients of its own
+
     alone = (answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients))
     return np.array([query.mixture.theta[j] + reply.mean_shift()[j] for j, reply in zip(kinds, alone, strict=True)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers.candidates import random_candidates
 from helpers.clients import random_clients, random_frame
-from mixfed.clients.answers import answer, answer_each
+from mixfed.clients import answers
 from mixfed.exchange.anchors import ApplyMoment, Descend, Project
 from mixfed.exchange.base import Batch, Query, Traffic
 from mixfed.exchange.census import Census, LargestNorm
@@ -17,6 +17,7 @@ from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture
 from mixfed.exchange.mixture import LocalStep, MixtureSums, SplitMoments
 from mixfed.exchange.moments import Gram, PairMoments
 from mixfed.exchange.random_effects import LeaveOut, RandomEffects, RandomEffectsSums
+from mixfed.kernels import chosen
 
 COLUMNS, DIM, KINDS = 4, 3, 2
 CLIENTS = random_clients(0, [2, 5, 3, 2, 9, 4, 2, 6], COLUMNS)
@@ -50,6 +51,14 @@ def _queries():
 
 QUERIES = {type(query): query for query in _queries()}
 """To be asked of CLIENTS, of each of them if it is a question to single clients."""
+
+
+def answer(query, clients):
+    return answers.answer(query, clients, chosen(clients.n_rows * clients.dim))
+
+
+def answer_each(query, clients):
+    return answers.answer_each(query, clients, chosen(clients.n_rows * clients.dim))
 
 
 def reply_to(query, clients=CLIENTS):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from helpers.clients import client_rows, own_models, random_clients
-from mixfed.clients.answers import answer
+from helpers.exchanges import answer
 from mixfed.clients.local import LocalPool
 from mixfed.clients.memberships import memberships
 from mixfed.exchange.anchors import ApplyMoment

@@ -12,7 +12,7 @@ from mixfed.clients.local import LocalPool
 from mixfed.clients.packed import Clients
 from mixfed.exchange.census import Census
 from mixfed.exchange.units import StandardUnits
-from mixfed.recipes.standardise import errors_to_user, from_user, gram_query, inspect, make_frame, to_user
+from mixfed.recipes.standardise import errors_to_user, from_user, gram_query, inspect, make_units, to_user
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -21,7 +21,7 @@ def frame_of(clients: Clients) -> tuple[StandardUnits, np.ndarray]:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    return make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)
+    return make_units(columns, pool.ask(gram_query(columns)), census.n_rows)
 
 
 @given(seeds, st.integers(1, 5), st.booleans(), st.integers(-60, 60), st.integers(-60, 60))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.clients import client_rows, random_clients
+from helpers.exchanges import answer_each
 from mixfed import LocalPool
-from mixfed.clients.answers import answer_each
 from mixfed.exchange.anchors import Descend
 
 

@@ -16,7 +16,7 @@ from mixfed.exchange.census import Census
 from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture
 from mixfed.exchange.mixture import Candidates, LocalStep, MixtureSums, SplitMoments
 from mixfed.exchange.units import StandardUnits
-from mixfed.recipes.standardise import gram_query, inspect, make_frame
+from mixfed.recipes.standardise import gram_query, inspect, make_units
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 seeds = st.integers(0, 2**32 - 1)
@@ -105,7 +105,7 @@ def frame_of(clients: Clients) -> StandardUnits:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    return make_frame(columns, pool.ask(gram_query(columns)), census.n_rows)[0]
+    return make_units(columns, pool.ask(gram_query(columns)), census.n_rows)[0]
 
 
 @pytest.mark.parametrize("hard", [True, False])

@@ -32,7 +32,7 @@ def kinds_of(clients, frame, spreads, c, i, full):
     x = (phi - frame.centre) * frame.inverse_sd
     z, target = x @ frame.whiten, (y - frame.target_centre - x @ frame.slope) / frame.scale
     inverse = np.linalg.inv(frame.whiten)
-    for j, own in enumerate(spreads.spread[c]):
+    for j, own in enumerate(spreads.covariance[c]):
         psi = unpacked(own, frame.dim) if full else inverse @ np.diag(own) @ inverse.T
         yield z, target, spreads.theta[c, j], psi, np.exp(spreads.log_variance[c, j])
 
@@ -46,7 +46,7 @@ def plain_likelihood(clients, frame, spreads, c, full):
 
 
 def flat(spreads):
-    parts = (spreads.theta[0], spreads.log_variance[0][:, None], spreads.log_weight[0][:, None], spreads.spread[0])
+    parts = (spreads.theta[0], spreads.log_variance[0][:, None], spreads.log_weight[0][:, None], spreads.covariance[0])
     return np.concatenate(parts, axis=1).ravel()
 
 
@@ -92,7 +92,7 @@ def test_fishers_information_is_the_mean_of_the_observed_one():
     sizes = rng.integers(1, 5, count)
     owner = np.repeat(np.arange(count), sizes)
     x = rng.standard_normal((len(owner), dim))
-    own = rng.multivariate_normal(spreads.theta[0, 0], unpacked(spreads.spread[0, 0], dim), count)
+    own = rng.multivariate_normal(spreads.theta[0, 0], unpacked(spreads.covariance[0, 0], dim), count)
     noise = np.exp(0.5 * spreads.log_variance[0, 0]) * rng.standard_normal(len(owner))
     reply = LocalPool(Clients.from_arrays(x, np.sum(x * own[owner], axis=1) + noise, owner)).ask(
         RandomEffectsSums(frame, spreads, True, (0,))

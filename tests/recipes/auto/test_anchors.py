@@ -29,7 +29,7 @@ def test_climbing_is_steps_of_em(seed, dim, k, count, shared):
     for _ in range(3):
         reply = anchors.expect(plain)
         value, plain = penalised_likelihood(plain, reply, anchors.rules), maximise(plain, reply, anchors.rules)
-    found, last = anchors.climb(start, 3)
+    found, last = anchors.em_steps(start, 3)
     np.testing.assert_allclose(last, value, rtol=1e-7, atol=1e-7)
     for name in ("theta", "log_variance", "log_weight"):
         np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-5, atol=1e-6, err_msg=name)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mixfed.core.symmetric import doubled, packed, unpacked
-from mixfed.recipes.personal.psd_newton import PsdConstraint, climb, unbound
+from mixfed.recipes.personal.psd_newton import PsdConstraint, maximise_barrier, unbound
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -34,7 +34,9 @@ def test_a_step_within_the_cone_is_the_best_one(full):
     curvature, slope = half @ half.T + 0.1 * np.eye(size + 2), 3 * rng.standard_normal(size + 2)
     now = packed(np.eye(dim)) if full else np.ones(dim)
     slope[2:] -= 5 * curvature[2:, 2:] @ now
-    step, gain = climb(curvature, slope, unbound(curvature, slope), now, PsdConstraint(1, dim, full), np.array([1e-6]))
+    step, gain = maximise_barrier(
+        curvature, slope, unbound(curvature, slope), now, PsdConstraint(1, dim, full), np.array([1e-6])
+    )
     psi = unpacked(now + step[2:], dim) if full else np.diag(now + step[2:])
     assert np.linalg.eigvalsh(psi).min() >= 0
     lean = (slope - curvature @ step)[2:]
@@ -81,6 +83,6 @@ def best_gain(curvature, slope, numbers, cone):
 def test_a_step_within_the_cone_gains_nine_tenths_of_the_best_one(full):
     for seed in range(60):
         curvature, slope, numbers, cone = steep_problem(seed, full)
-        step, gain = climb(curvature, slope, unbound(curvature, slope), numbers, cone, np.full(2, 1e-6))
+        step, gain = maximise_barrier(curvature, slope, unbound(curvature, slope), numbers, cone, np.full(2, 1e-6))
         assert cone.inside(numbers + step[-len(numbers) :])
         assert 0.9 <= gain / best_gain(curvature, slope, numbers, cone) < 1 + 1e-6

@@ -60,7 +60,7 @@ def exponentials(values: Floats) -> None:
 
 
 @compiled
-def posterior(
+def _posterior(
     losses: Floats,
     rows: Array,
     log_variance: Floats,
@@ -273,7 +273,7 @@ def mixture_sums(
         tile_losses(_CODE, target, predicted[:tile], offsets[begin : end + 1], losses[begin:end])
         shape = (end - begin, count, k)
         left, shares = losses[begin:end].reshape(shape), membership[begin:end].reshape(shape)
-        posterior(left, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
+        _posterior(left, sizes[begin:end], log_variance, log_weight, hard, shares, top, whole)
         log_likelihood(top[: end - begin], whole, likelihood)
         _add_shares(membership[begin:end], losses[begin:end], offsets[begin : end + 1], clients, rows, loss)
         for i in range(begin, end):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields
-from types import ModuleType
 
 import numpy as np
 
@@ -30,8 +29,8 @@ _OWN_RIDGE = 0.3
 class Anchors:
     """Anchors' statistics, each counting as often as ``weight`` (a,) says."""
 
-    def __init__(self, statistics: AnchorEquations, weight: Floats, rules: Penalty, kernels: ModuleType) -> None:
-        self.statistics, self.weight, self.rules, self.kernels = statistics, weight, rules, kernels
+    def __init__(self, statistics: AnchorEquations, weight: Floats, rules: Penalty) -> None:
+        self.statistics, self.weight, self.rules = statistics, weight, rules
         self.rows = statistics.rows
         self.dim = statistics.cross.shape[1]
         # One row per anchor, so that likelihoods and sums of all candidates are two matrix products.
@@ -50,7 +49,7 @@ class Anchors:
         whole = self.statistics
         gram = packed(unpacked(whole.gram, self.dim)[:, columns[:, None], columns])
         some = AnchorEquations(whole.rows, whole.square, whole.cross[:, columns], gram)
-        return Anchors(some, self.weight, self.rules, self.kernels)
+        return Anchors(some, self.weight, self.rules)
 
     def with_penalty(self, rules: Penalty) -> Anchors:
         """Judge the same anchors by other rules; nothing that depends on their rows is done again."""
@@ -70,7 +69,7 @@ class Anchors:
         if step < 2:
             return self
         some = AnchorEquations(*(getattr(self.statistics, item.name)[::step] for item in fields(self.statistics)))
-        return Anchors(some, step * self.weight[::step], self.rules, self.kernels)
+        return Anchors(some, step * self.weight[::step], self.rules)
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
@@ -115,7 +114,7 @@ class Anchors:
     def em_steps(self, candidates: Candidates, steps: int, tolerance: float = 0.0) -> tuple[Candidates, Floats]:
         """Take EM steps on all candidates at once; stop early when none gains more than the tolerance."""
         moved = Candidates(*(np.array(getattr(candidates, item.name), order="C") for item in fields(candidates)))
-        value: Floats = self.kernels.em_steps(
+        value = plain.em_steps(
             self._table,
             self._weighted_table,
             self.weight,

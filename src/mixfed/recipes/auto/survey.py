@@ -21,7 +21,6 @@ from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.moments import PairMoments
 from ...exchange.pool import Pool, Sample
 from ...exchange.units import StandardUnits
-from ...kernels import chosen
 from ..standardise import from_user, gram_query, inspect, make_units, spreads
 from ..updates import PRIOR_SHARE, Penalty, residual_variance
 from .anchors import Anchors, choose_anchors
@@ -149,8 +148,7 @@ def make_survey(
     anchors, anchor_weights = None, np.empty(0)
     if single:
         who, anchor_weights = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
-        kernels = chosen(census.n_rows * pool.dim)
-        anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules, kernels)
+        anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules)
         report()
     constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
     spread, target_spread = spreads(columns, squares, census)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mixfed.kernels.tiles import tile_losses
+from mixfed.kernels.compiled.tiles import tile_losses
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixfed.kernels.gaussian import exponentials
+from mixfed.kernels.compiled.mixture import exponentials
 
 
 def test_exponentials_are_those_of_the_library():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mixfed.kernels.products import add_products, add_squares, gather
+from mixfed.kernels.compiled.products import add_products, add_squares, gather
 
 PRECISION = {np.float64: 1e-12, np.float32: 2e-5}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixfed.kernels.power_iteration import power_iteration
+from mixfed.kernels.plain.power_iteration import power_iteration
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5))

@@ -1,0 +1,161 @@
+"""Every compiled kernel gives what its plain twin gives; which of them are taken follows from the table's size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from helpers.clients import random_clients
+from mixfed import SettingsError
+from mixfed.kernels import MOST_PLAIN, chosen, compiled, plain
+from mixfed.kernels.compiled import TWINS
+
+TOLERANCE = {np.float64: 1e-12, np.float32: 1e-5}
+SIZES = ([1], [1, 1, 1], [2, 3, 1, 2], [700, 1, 4], None)
+"""Rows of clients; None draws them."""
+
+
+def same(found, expected, tolerance):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        one, other = np.asarray(one, float), np.asarray(other, float)
+        assert one.shape == other.shape
+        if other.size:
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(np.abs(other).max(), 1e-300))
+
+
+def problem(seed, kind):
+    """Rows, units and candidates of random shapes: single ones, one kind, one column, empty kinds."""
+    rng = np.random.default_rng(seed)
+    sizes = SIZES[seed % len(SIZES)] or rng.integers(1, 9, 60).tolist()
+    dim, extra, count, k = (int(rng.integers(*bounds)) for bounds in ((1, 7), (0, 2), (1, 4), (1, 5)))
+    rows = random_clients(seed, sizes, dim, single=kind is np.float32)
+    width = dim + extra
+    centre, inverse_sd = np.zeros(width, kind), rng.uniform(0.5, 2.0, width).astype(kind)
+    centre[:dim] = rng.standard_normal(dim)
+    log_weight = np.log(rng.dirichlet(np.ones(k), count))
+    log_weight[0, -1] = -1000.0 if k > 1 else 0.0  # nobody is of this kind
+    informed = np.arange(count)[: int(rng.integers(0, count + 1))]
+    return rng, (rows.phi, rows.y, rows.offsets), (centre, inverse_sd), (count, k, width), log_weight, informed
+
+
+def variances(rng, count, k):
+    return 0.5 * rng.standard_normal((count, k))
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("seed", range(10))
+def test_mixture_sums(seed, kind):
+    rng, rows, units, (count, k, width), log_weight, informed = problem(seed, kind)
+    models = np.ascontiguousarray(rng.standard_normal((width, count * k)).astype(kind))
+    log_variance, nobody = variances(rng, count, k), np.empty((0, count * k))
+    for hard in (False, True):
+        for curvature in (False, True):
+            about = (*rows, *units, 0.3, 1.7, models, log_variance, log_weight, hard, curvature, informed)
+            found, expected = (kernels.mixture_sums(*about, nobody) for kernels in (compiled, plain))
+            same(found, expected, TOLERANCE[kind])
+            moved = (*about[:8], log_variance + 0.1, *about[9:], expected[2])
+            same(compiled.mixture_sums(*moved), plain.mixture_sums(*moved), 10 * TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("seed", range(10))
+def test_local_updates(seed, kind):
+    rng, rows, _, (count, k, _), log_weight, _ = problem(seed, kind)
+    theta = np.ascontiguousarray(rng.standard_normal((rows[0].shape[1], k)).astype(kind))
+    noise = rng.uniform(0.5, 2.0, k)
+    for hard in (False, True):
+        for update, step, steps in (
+            (plain.FEDAVG, 0.05, 1),
+            (plain.FEDAVG, 0.05, 5),
+            (plain.FEDPROX, 0.5, 1),
+            (0, 0.0, 0),
+        ):
+            about = (*rows, theta, log_weight[0], noise, hard, 0, update, step, steps)
+            same(compiled.local_updates(*about), plain.local_updates(*about), TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_random_effects_sums(seed, full):
+    rng, rows, units, (count, k, width), log_weight, informed = problem(seed, np.float64)
+    dim = width if not full else int(rng.integers(1, width + 1))
+    whiten, theta = rng.standard_normal((width, dim)), rng.standard_normal((count * k, dim))
+    root = 0.5 * rng.standard_normal((count * k, dim, max(1, dim - 1)))  # singular
+    psi = root @ root.swapaxes(1, 2) if full else np.maximum(rng.standard_normal((count * k, 1, dim)), 0.0)
+    places = np.full(count, -1)
+    places[informed[::-1]] = np.arange(len(informed))
+    target, mixture = np.array([0.3, 1.7]), (variances(rng, count, k), log_weight, places)
+    about = (
+        *rows,
+        *units,
+        rng.standard_normal(width),
+        target,
+        whiten,
+        theta,
+        np.ascontiguousarray(psi),
+        full,
+        *mixture,
+    )
+    for fisher in (True, False):
+        found, expected = (kernels.random_effects_sums(*about, fisher) for kernels in (compiled, plain))
+        same(found, expected, 1e-11)
+
+
+@pytest.mark.parametrize("uncertainty", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_client_effects(seed, uncertainty):
+    rng, (x, y, offsets), _, (_, k, _), log_weight, _ = problem(seed, np.float64)
+    dim = x.shape[1]
+    theta, factor = rng.standard_normal((k, dim)), rng.standard_normal((k, dim, max(1, dim - 1)))
+    about = (x, y, offsets, theta, factor, rng.uniform(0.5, 2.0, k), log_weight[0], uncertainty)
+    same(compiled.client_effects(*about), plain.client_effects(*about), 1e-11)
+
+
+def test_every_twin_is_tested_here_and_has_the_name_of_a_plain_kernel():
+    for twin in TWINS:
+        assert f"test_{twin.__name__}" in globals()
+        assert hasattr(plain, twin.__name__)
+
+
+def test_kernels_follow_from_the_size_of_the_table(monkeypatch):
+    monkeypatch.delenv("MIXFED_KERNELS", raising=False)
+    assert (chosen(MOST_PLAIN), chosen(MOST_PLAIN + 1)) == (plain, compiled)
+    monkeypatch.setenv("MIXFED_KERNELS", "compiled")
+    assert chosen(1) is compiled
+    monkeypatch.setenv("MIXFED_KERNELS", "quick")
+    with pytest.raises(SettingsError, match="MIXFED_KERNELS = 'quick' must be plain or compiled"):
+        chosen(1)
+
+
+SMALL = """
+import sys
+import mixfed
+from mixfed import AutoSettings, LocalPool, PaperSettings, fit_auto, fit_paper, simulate
+clients = simulate(n_clients=400, dim=5, n_clusters=2, n_anchors=6, anchor_rows=130, noise=0.2, seed=1).clients
+names = clients.features
+for fit in (
+    lambda pool: fit_auto(pool, names, 2),
+    lambda pool: fit_auto(pool, names),
+    lambda pool: fit_auto(pool, names, 2, AutoSettings(personal=True)),
+    *(
+        lambda pool, update=update: fit_paper(
+            pool, names, 2, PaperSettings(1.0, 4, 30, 5, 5, update=update, refine_rounds=20, step=0.01)
+        )
+        for update in ("fedavg", "fedprox")
+    ),
+):
+    found = fit(LocalPool(clients))
+    found.model.assign(clients)
+assert "numba" not in sys.modules
+"""
+
+
+@pytest.mark.process
+def test_a_small_table_compiles_nothing():
+    environment = {name: value for name, value in os.environ.items() if name != "MIXFED_KERNELS"}
+    subprocess.run([sys.executable, "-c", SMALL], check=True, env=environment)

@@ -65,7 +65,7 @@ def test_mixture_sums(seed, kind):
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_local_updates(seed, kind):
-    rng, rows, _, (count, k, _), log_weight, _ = problem(seed, kind)
+    rng, rows, _, (_, k, _), log_weight, _ = problem(seed, kind)
     theta = np.ascontiguousarray(rng.standard_normal((rows[0].shape[1], k)).astype(kind))
     noise = rng.uniform(0.5, 2.0, k)
     for hard in (False, True):
@@ -134,23 +134,18 @@ def test_kernels_follow_from_the_size_of_the_table(monkeypatch):
 
 SMALL = """
 import sys
-import mixfed
 from mixfed import AutoSettings, LocalPool, PaperSettings, fit_auto, fit_paper, simulate
-clients = simulate(n_clients=400, dim=5, n_clusters=2, n_anchors=6, anchor_rows=130, noise=0.2, seed=1).clients
-names = clients.features
-for fit in (
-    lambda pool: fit_auto(pool, names, 2),
-    lambda pool: fit_auto(pool, names),
-    lambda pool: fit_auto(pool, names, 2, AutoSettings(personal=True)),
-    *(
-        lambda pool, update=update: fit_paper(
-            pool, names, 2, PaperSettings(1.0, 4, 30, 5, 5, update=update, refine_rounds=20, step=0.01)
-        )
-        for update in ("fedavg", "fedprox")
-    ),
+clients = simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5).clients
+constants = dict(n_anchors=8, n_recruits=150, pairs=20, rounds=8, refine_rounds=20)
+for settings, n_clusters in (
+    (AutoSettings(), 2),
+    (AutoSettings(), None),
+    (AutoSettings(personal=True), 2),
+    (PaperSettings(1.5, update="fedavg", **constants), 2),
+    (PaperSettings(1.5, update="fedprox", **constants), 2),
 ):
-    found = fit(LocalPool(clients))
-    found.model.assign(clients)
+    fit = fit_paper if isinstance(settings, PaperSettings) else fit_auto
+    fit(LocalPool(clients), clients.features, n_clusters, settings).model.assign(clients)
 assert "numba" not in sys.modules
 """
 

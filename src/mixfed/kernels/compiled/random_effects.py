@@ -198,9 +198,9 @@ def _slopes(
         score[a] = about[3 + a]
         for b in range(width):
             if full or a == b:
-                psi = psi[a if full else 0, b]
-                explained += psi * squares[0, a, b]
-                twice += psi * squares[2, a, b]
+                number = psi[a if full else 0, b]
+                explained += number * squares[0, a, b]
+                twice += number * squares[2, a, b]
         for b in range(a + 1):
             gram[place + b] = squares[0, a, b]
             slope = (squares[1, a, b] - squares[0, a, b]) * (0.5 if a == b else 1.0)

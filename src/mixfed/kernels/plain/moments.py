@@ -40,9 +40,10 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
     """
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
-    low[:dim], high[:dim], total[:dim] = phi.min(axis=0), phi.max(axis=0), phi.sum(axis=0, dtype=np.float64)
+    low[:dim], high[:dim] = phi.min(axis=0, initial=np.inf), phi.max(axis=0, initial=-np.inf)  # there may be no rows
+    total[:dim] = phi.sum(axis=0, dtype=np.float64)
     constant = low == high
-    target = float(y.sum()), float(round_down(y.min())), float(round_up(y.max()))
+    target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
 
 

@@ -1,26 +1,29 @@
 """mixfed: clustered federated regression."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .clients.dask import DaskPool
-    from .clients.local import LocalPool
-    from .clients.packed import Clients
-    from .clients.packing import pack
-    from .clients.store import Store
-    from .core.errors import DataError, MixfedError, PoolError, SettingsError
-    from .estimator import MixedRegressor
-    from .evaluation.metrics import bottleneck_distance, label_agreement
-    from .evaluation.simulation import simulate
-    from .model.assignment import Assignment
-    from .model.fit import Fit
-    from .model.model import Model
-    from .recipes.auto import fit_auto
-    from .recipes.paper import fit_paper
-    from .recipes.settings import AutoSettings, PaperSettings
+    from .clients.dask import DaskPool as DaskPool
+    from .clients.local import LocalPool as LocalPool
+    from .clients.packed import Clients as Clients
+    from .clients.packing import pack as pack
+    from .clients.store import Store as Store
+    from .core.errors import (
+        DataError as DataError,
+        MixfedError as MixfedError,
+        PoolError as PoolError,
+        SettingsError as SettingsError,
+    )
+    from .estimator import MixedRegressor as MixedRegressor
+    from .evaluation.metrics import bottleneck_distance as bottleneck_distance, label_agreement as label_agreement
+    from .evaluation.simulation import simulate as simulate
+    from .model.assignment import Assignment as Assignment
+    from .model.fit import Fit as Fit
+    from .model.model import Model as Model
+    from .recipes.auto import fit_auto as fit_auto
+    from .recipes.paper import fit_paper as fit_paper
+    from .recipes.settings import AutoSettings as AutoSettings, PaperSettings as PaperSettings
 
 __version__ = "0.2.0"
 
@@ -48,29 +51,7 @@ _HOMES = {
     "simulate": "evaluation.simulation",
 }
 
-__all__ = [
-    "Assignment",
-    "AutoSettings",
-    "Clients",
-    "DaskPool",
-    "DataError",
-    "Fit",
-    "LocalPool",
-    "MixedRegressor",
-    "MixfedError",
-    "Model",
-    "PaperSettings",
-    "PoolError",
-    "SettingsError",
-    "Store",
-    "__version__",
-    "bottleneck_distance",
-    "fit_auto",
-    "fit_paper",
-    "label_agreement",
-    "pack",
-    "simulate",
-]
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

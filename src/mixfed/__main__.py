@@ -1,7 +1,5 @@
 """The command ``mixfed``, also as ``python -m mixfed``: a process of its own, which begins and ends quickly."""
 
-from __future__ import annotations
-
 import gc
 import signal
 

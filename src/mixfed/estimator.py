@@ -1,7 +1,5 @@
 """The scikit-learn face: `MixedRegressor`."""
 
-from __future__ import annotations
-
 import dataclasses
 from numbers import Integral
 from pathlib import Path

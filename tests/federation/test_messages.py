@@ -9,8 +9,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from helpers.clients import random_clients
 from mixfed import LocalPool, fit_auto

@@ -12,12 +12,14 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import compare as cli_compare
-from . import demo as cli_try
-from . import federate as cli_federate
-from . import fit as cli_fit
-from . import predict as cli_predict
-from . import show as cli_show
+from . import (
+    compare as cli_compare,
+    demo as cli_try,
+    federate as cli_federate,
+    fit as cli_fit,
+    predict as cli_predict,
+    show as cli_show,
+)
 from .usage import STOPPED, PlainGroup, flush_output
 
 app = typer.Typer(

@@ -57,8 +57,7 @@ def compare(
 
     Example: `mixfed compare clients.parquet --client client --target y --splits 2`
     """
-    from ..evaluation.compare import RIVALS
-    from ..evaluation.compare import compare as run_comparison
+    from ..evaluation.compare import RIVALS, compare as run_comparison
     from ..tables.reading import planned, read_rows
     from . import progress, screen
     from .columns import need_columns

@@ -21,8 +21,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from ..model.fit import Progress as Event
-from ..model.fit import Watcher, phase_name
+from ..model.fit import Progress as Event, Watcher, phase_name
 from ..tables.roles import Watch
 
 

@@ -1,7 +1,5 @@
 """Blocks of clients, on all cores: what is said of each, in order, and the sum of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import add

@@ -1,7 +1,5 @@
 """The pool whose clients are all in this process."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Every client's memberships in the kinds of a mixture. They stay with the clients: no query asks for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

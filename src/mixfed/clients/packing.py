@@ -4,8 +4,6 @@ The first pass reads the ids alone and finds every client's place, the second pu
 (`load`) or on disk (`pack`). What is held besides grows with the number of clients, not of rows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Arrays on disk, of which rows are read and written as they are needed."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

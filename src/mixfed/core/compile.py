@@ -1,7 +1,5 @@
 """Numba's compiler: what it makes is kept on disk, and used again only while it would be made the same way."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ which other clients there are, where they live or who was asked before. So a run
 and a site of a federation draws what the whole table would have drawn.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files and folders that are written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

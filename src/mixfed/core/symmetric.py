@@ -4,8 +4,6 @@ A matrix of one kind is its lower triangle, row by row. A matrix over all kinds 
 first not after the second.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations_with_replacement
 

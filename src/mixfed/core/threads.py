@@ -1,7 +1,5 @@
 """Threads: blocks of clients side by side, and BLAS on one thread, for its products here are small."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +11,6 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 A = TypeVar("A")
-
-
 T = TypeVar("T")
 
 

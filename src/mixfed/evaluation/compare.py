@@ -7,8 +7,6 @@ of them take those with the largest marginal likelihood, so nobody is helped or 
 columns client i has the model m + b_i, b_i ~ N(0, diag(a, ..., a, c)), c being for the intercept.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """How far an answer is from the truth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Client i has a hidden kind z_i drawn with ``weights``, a heavy-tailed number of 
 y = <phi(x), theta_{z_i}> + noise, where x is sub-Gaussian with a covariance that may differ by kind.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args

@@ -4,8 +4,6 @@ D columns of the table, d whitened features, r columns of a basis, h anchors. Wh
 the one exception of the algorithm shows in the type `PerClient` of these questions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Self

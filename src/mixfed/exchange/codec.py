@@ -6,8 +6,6 @@ Nothing in a message is ever run, and no more memory is asked for than it takes 
 anything. Whether what came out is what was expected, `shapes.check` tells.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -9,8 +9,6 @@ The file begins with a fingerprint of the data and the settings, so that a run i
 record is written behind its length and digest; a record that was cut off is as if it had not been written.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import struct

@@ -3,8 +3,6 @@
 D columns of the table, k kinds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated

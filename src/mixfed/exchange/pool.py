@@ -4,8 +4,6 @@ The algorithm talks to a `Pool` and does not know whether the clients are in thi
 behind the walls of a federation. All pools give the same answers up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeAlias, cast

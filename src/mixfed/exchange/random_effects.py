@@ -10,8 +10,6 @@ Shapes: d whitened features, C candidates, k kinds, v numbers of a Psi (see `Ran
 columns of a sum as it travels, d or D. The server turns totals into standard units.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

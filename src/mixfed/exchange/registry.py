@@ -1,7 +1,5 @@
 """What may occur in a message: every query and sum, and their parts, by the name under which they travel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..families.base import Loss

@@ -1,7 +1,5 @@
 """Whether a message is what was expected, by the annotations of its dataclass: types, and shapes of arrays."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

@@ -4,8 +4,6 @@ A loss is named by a `Loss` and computed by two functions of a number or of arra
 kernel serves every loss, and its compiled form can be kept on disk.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Asking sites: until each has given an answer that can be believed, or was asked too often."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -7,8 +7,6 @@ gone for good, nothing that it said is kept: the run begins anew with the others
 definite set of sites.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

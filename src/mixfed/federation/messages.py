@@ -4,8 +4,6 @@ Every message is a mark, the version of the format, and a message of `messages`:
 The server sends an `Ask`, a site gives an `Answer`, and an answer belongs to one exchange of one run.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Counts of clients and rows are known, and sums of squares and products bound eac
 sums is believed: see ``docs/privacy.md``.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache, lru_cache, singledispatch
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@ Answers are believed only as far as they can be checked: version, run, exchange,
 many clients and rows as the site has.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import secrets

@@ -4,8 +4,6 @@ A site holds one client or a hundred thousand, and adds up their answers before 
 rows, labels of clients, and sums over fewer clients than its owner allows.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import logging

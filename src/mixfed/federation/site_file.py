@@ -1,7 +1,5 @@
 """A site's own file, ``mixfed.toml``, which its owner writes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The way to the sites: what an engine has to offer, and the one for sites in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 

@@ -5,8 +5,6 @@ the few that large fits gain by; the size of the table alone says which are take
 give the same bytes.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from types import ModuleType

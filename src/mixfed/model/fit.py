@@ -1,7 +1,5 @@
 """A run: what surrounds the steps of a recipe, and what comes out in the end."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 FORMAT = "mixfed/2"
 FORMERLY = "mixfed/1"
 """Which is still read."""
-
-
 _FOLLOWING = ("n_clusters", "personal", "deviation", "bic")
 """What a file says although it follows from the rest."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _HALVINGS = 60
-
-
 _AT_ONCE = 200_000
 """Rows whose deviations are looked at together."""
 

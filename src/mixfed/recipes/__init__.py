@@ -5,8 +5,6 @@ within its kind.
 `fit` is the one choice among them.
 """
 
-from __future__ import annotations
-
 from ..core.errors import SettingsError
 from ..exchange.pool import Pool
 from ..families.base import SQUARED, loss_named

@@ -1,7 +1,5 @@
 """Conversations: generators that yield a query and are sent the reply, so that several can share their exchanges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 

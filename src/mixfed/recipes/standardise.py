@@ -5,8 +5,6 @@ is 0 and the noise is below 1, whatever the units of the table. A fit in standar
 any rescaling of the columns or the target, and for any shift of them when there is an intercept.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

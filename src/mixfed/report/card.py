@@ -1,7 +1,5 @@
 """The model card: a page of Markdown that travels with a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The figure of a comparison: held-out errors of all rivals, as one SVG file that follows the reader's theme."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """What the figures of a report show, as plain numbers. However many clients there are, the digest stays small."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

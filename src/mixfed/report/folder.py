@@ -1,7 +1,5 @@
 """The folder of a fit: what `mixfed fit` writes, and what the other commands read."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

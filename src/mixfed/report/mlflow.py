@@ -1,7 +1,5 @@
 """Runs kept by MLflow, where it is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

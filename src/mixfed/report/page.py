@@ -1,7 +1,5 @@
 """The page: sentences, tables and the places of the figures, which a script draws from the digest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache

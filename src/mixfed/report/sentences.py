@@ -1,13 +1,10 @@
 """The sentences of a report, for a person who has not read the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
 from ..model.model import Model
-from ..model.traits import counts, levels, typical_error
-from ..model.traits import title as kinds_found
+from ..model.traits import counts, levels, title as kinds_found, typical_error
 
 
 def title(model: Model, source: str | None) -> str:

@@ -4,8 +4,6 @@ Numbers may be kept as text. Columns of nothing but true and false, or yes and n
 1970-01-01, in every table alike, but a feature only if named. Everything else is words.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Sequence

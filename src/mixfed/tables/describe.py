@@ -1,7 +1,5 @@
 """The columns of a table, for people: what each holds, which may be the client and the target, what was left out."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Sequence

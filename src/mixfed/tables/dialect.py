@@ -3,8 +3,6 @@
 `sources.CsvSource` takes what is found here.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

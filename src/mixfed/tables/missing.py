@@ -1,7 +1,5 @@
 """Values that are missing or infinite: found, counted, and refused by column and row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

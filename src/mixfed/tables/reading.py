@@ -1,7 +1,5 @@
 """The rows of a table as numbers with owners: the second pass, batch by batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias

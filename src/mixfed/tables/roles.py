@@ -4,8 +4,6 @@ The one set of rules for tables of all sorts. Values of numbers and dates are no
 numbers, which only the whole column shows.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Rows with owners: numbers that are checked, whatever they were made of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

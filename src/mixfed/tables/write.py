@@ -1,7 +1,5 @@
 """Tables on disk, whole or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

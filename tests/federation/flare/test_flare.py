@@ -32,9 +32,7 @@ from mixfed.tables.write import write_parquet
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: install mixfed[flare]")
 
-from mixfed.federation.flare import admin as desk
-from mixfed.federation.flare import jobs
-from mixfed.federation.flare import processes as parties
+from mixfed.federation.flare import admin as desk, jobs, processes as parties
 from mixfed.federation.flare.admin import AdminSession, new_run, read_result
 from mixfed.federation.flare.kits import Role, open_kit, provision
 from mixfed.federation.flare.local import divide, largest_difference, running

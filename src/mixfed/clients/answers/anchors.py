@@ -1,7 +1,5 @@
 """What anchors answer one by one, and what their recruits answer for them: the rows' part of the paper's Phase 1."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Who is there: counts, ranges and totals."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which answer belongs to which query: each file of this room registers its own."""
 
-from __future__ import annotations
-
 from functools import singledispatch
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Phase 2 of the paper: memberships, then local steps of each client's own copies of the models, summed."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from ...core.arrays import Array, Floats, Ints

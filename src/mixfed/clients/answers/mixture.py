@@ -1,7 +1,5 @@
 """What clients say of candidates for the maximum of the likelihood."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import ModuleType
 

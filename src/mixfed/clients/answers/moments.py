@@ -1,7 +1,5 @@
 """Second moments: of columns and target, and of pairs of rows of a client."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What clients say of mixtures of linear mixed models, and how well their rows predict each other."""
 
-from __future__ import annotations
-
 from functools import reduce
 from types import ModuleType
 

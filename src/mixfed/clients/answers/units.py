@@ -4,8 +4,6 @@ The kernels' sums are over shifted and scaled columns x, and the large ones are 
 the total into standard units.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """EM for a mixture of regressions with one class per client, from given or random starts (as R's flexmix does)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...clients.local import LocalPool

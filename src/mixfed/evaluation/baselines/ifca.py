@@ -4,8 +4,6 @@ Clients are weighted by their rows, which its authors' own code does not do and 
 By an identity of the paper this is Phase 2 with FedAvg, one local step and hard labels.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats

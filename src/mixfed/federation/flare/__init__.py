@@ -5,8 +5,6 @@ administrator sends, `admin` how; `local` and `processes` run a whole federation
 and jobs name `Conductor` and `Answerer` by this package, which imports NVIDIA FLARE only when they are asked for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 __all__ = ["Answerer", "Conductor"]

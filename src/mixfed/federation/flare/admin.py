@@ -1,7 +1,5 @@
 """The administrator's desk: what is there, what runs; submitting a run, following it, fetching what came of it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -4,8 +4,6 @@ A job names two classes of this file and brings no code with it: `Answerer` runs
 server. Each party runs the mixfed that it has installed itself, and a site's own policy lets nothing else run there.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ questions of mixfed and no others, takes no code from anyone, accepts only jobs 
 lets nobody read its files or logs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -18,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import SettingsError
 from ...core.files import write_json
-from . import kit_texts
 from .jobs import ANSWERER, CONDUCTOR, CONTROLLER, EXECUTOR
 
 SETTINGS = "mixfed.toml"
@@ -276,15 +274,19 @@ def _describe(kit: Kit, host: str, port: int, days: int, count: int) -> None:
     """Write what the party has to do."""
     until = (datetime.now(UTC) + timedelta(days=days)).date()
     facts = {"name": kit.name, "host": host, "port": port, "days": days, "until": until, "count": count}
-    facts["listening"] = kit_texts.LOOPBACK if _is_here(host) else kit_texts.OPEN.format(port=port)
-    readme = {
-        Role.SERVER: kit_texts.SERVER_README,
-        Role.SITE: kit_texts.SITE_README,
-        Role.ADMIN: kit_texts.ADMIN_README,
-    }
-    (kit.path / "README.md").write_text(readme[kit.role].format(**facts))
+    facts["listening"] = "It listens on this machine only, for it was set up for localhost."
+    if not _is_here(host):
+        facts["listening"] = (
+            f"It listens on all interfaces of its machine: open port {port} for the sites and the administrator."
+        )
+    (kit.path / "README.md").write_text(_text(f"{kit.role}.md").format(**facts))
     if kit.role is Role.SITE:
-        kit.settings.write_text(kit_texts.SITE_SETTINGS.format(name=kit.name))
+        kit.settings.write_text(_text(SETTINGS).format(name=kit.name))
+
+
+def _text(name: str) -> str:
+    """Read what is written for people into a kit."""
+    return (files(__package__) / "kit_texts" / name).read_text(encoding="utf-8")
 
 
 def _is_here(host: str) -> bool:

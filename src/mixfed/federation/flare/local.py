@@ -1,7 +1,5 @@
 """A federation on one machine, to try it out: a table divided among sites that are processes of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -6,8 +6,6 @@ differences of answers. So a site keeps, for each data set, the one seed and the
 another share only if no ring then holds few clients.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -10,8 +10,6 @@ nothing is lost by columns that are far from 0. A client that is not known has m
 Shapes: n rows, m clients, k kinds, D columns with the intercept, r columns of F.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats, Ints

@@ -11,8 +11,6 @@ another loss than the squared one, a step adds rate times the loss' slope at the
 Shapes: n rows, c clients, k kinds, d features.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

@@ -7,8 +7,6 @@ float64.
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, D columns with the intercept.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

@@ -6,8 +6,6 @@ precision of the rows; over more rows than a tile has they are summed in that of
 Shapes: n rows, D columns, L others, m models.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats

@@ -13,8 +13,6 @@ that by s^2 tr Psi B.
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, w features, t = w (w + 1) / 2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

@@ -5,8 +5,6 @@ See `random_effects`, whose sums these are part of.
 Shapes: m rows, k kinds, w features, t = w (w + 1) / 2, q numbers of a kind.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats, Ints

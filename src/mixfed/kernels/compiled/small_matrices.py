@@ -3,8 +3,6 @@
 Loops do it, for a call of LAPACK would take longer than the work.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats

@@ -3,8 +3,6 @@
 Shapes: n rows, c clients, E models.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

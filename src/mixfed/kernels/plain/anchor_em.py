@@ -5,8 +5,6 @@ An anchor's squared residual is linear in its statistics: |y|^2 - 2 theta^T X^T 
 Shapes: a anchors, r columns of the basis, C candidates, k kinds, L = k C models, those of a kind one behind another.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats, Ints

@@ -7,8 +7,6 @@ the row the client's membership is that with it divided by the density of e_t. S
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, w features, a columns of R.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats, Ints

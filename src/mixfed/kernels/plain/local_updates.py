@@ -13,8 +13,6 @@ from zero, such as years, single precision would lose I / rate, and with it most
 Shapes: n rows, m clients, k kinds, d features.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

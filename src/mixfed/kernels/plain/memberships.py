@@ -3,8 +3,6 @@
 lambda_ij = w_j p_ij / sum_l w_l p_il,   log p_ij = - n_i log s_j - loss_ij / s_j^2 + constant.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints

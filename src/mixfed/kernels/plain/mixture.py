@@ -10,8 +10,6 @@ the kinds of a client's complete scores s_j = (x^T r_j / v_j, r_j^T r_j / 2 v_j 
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, D columns with the intercept.
 """
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 
 import numpy as np

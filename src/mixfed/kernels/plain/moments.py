@@ -5,8 +5,6 @@ Nothing is whitened row by row: whoever asks turns the sums into standard units,
 Shapes: n rows, m clients, k models, D columns with the intercept, r columns of a basis.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array, Bools, Floats, Ints

@@ -1,7 +1,5 @@
 """Power iteration: the leading singular vector of an anchor's moment matrix, in which the paper's Phase 1 descends."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Floats

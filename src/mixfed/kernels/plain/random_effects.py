@@ -15,8 +15,6 @@ Traces follow from the sums: s^2 tr V^-1 = n - tr Psi A, and s^4 tr V^-2 is less
 Shapes: n rows, m clients, C candidates, k kinds, L = C k models, w features, t = w (w + 1) / 2, q numbers of a kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement

@@ -4,8 +4,6 @@ What `random_effects_sums` gives of products of A = X^T V^-1 X and u = X^T V^-1 
 of the log likelihood by theta, log s^2 and the numbers of Psi; and into their expectation if memberships were known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

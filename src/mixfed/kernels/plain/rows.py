@@ -3,8 +3,6 @@
 Client i owns rows ``offsets[i]:offsets[i + 1]``. Everything is in double precision, whatever that of the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

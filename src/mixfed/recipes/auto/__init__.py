@@ -5,8 +5,6 @@
 The result is the maximum of the likelihood, so it depends neither on a start nor on the units of the table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Candidates from the anchors: their problem is solved on the server from many starts, which costs no exchange."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core import draws
@@ -16,19 +14,11 @@ from .survey import Survey
 
 STARTS = 15
 """Starts seeded from anchors' own fits; a third as many more start from random memberships."""
-
-
 AGREE = 0.8
 """If as many as this share of a quarter of the starts end in the best place, nothing is looked for around it."""
-
-
 MORE = 4
 """Times that as many starts again are made while fewer agree."""
-
-
 LOOKS = 4
-
-
 MOVES = 48
 """Variants tried in each look around the best."""
 

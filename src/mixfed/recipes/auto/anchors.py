@@ -22,6 +22,13 @@ from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Penalty
 
 SIEVE_ROWS, LEAST_SIEVED = 240, 500
 """Starts are sieved on so many rows for each of the k r numbers that they are to tell, of so many anchors at least."""
+LEAST_ANCHORS = 1000
+ANCHORS_PER_KIND = 150
+"""Of the largest clients, so that a rare kind has a few anchors."""
+ROWS_PER_NUMBER = 60
+"""Rows of all anchors together for each of the k r numbers that they are to tell."""
+MOST_DRAWN = 4000
+"""Anchors drawn from all clients besides the largest, at most."""
 _OWN_RIDGE = 0.3
 """Of an anchor's own fit, in rows: most have fewer rows than the basis has columns."""
 
@@ -156,21 +163,6 @@ def _first(places: Array, key: Array, count: int) -> Array:
         least = np.argpartition(key, count)[:count]
         places, key = places[least], key[least]
     return np.asarray(places[np.argsort(key, kind="stable")])
-
-
-LEAST_ANCHORS = 1000
-
-
-ANCHORS_PER_KIND = 150
-"""Of the largest clients, so that a rare kind has a few anchors."""
-
-
-ROWS_PER_NUMBER = 60
-"""Rows of all anchors together for each of the k r numbers that they are to tell."""
-
-
-MOST_DRAWN = 4000
-"""Anchors drawn from all clients besides the largest, at most."""
 
 
 def thinned(anchors: Anchors, candidates: Candidates, steps: int, times: int) -> tuple[Candidates, Floats]:

@@ -1,7 +1,5 @@
 """A second look around a maximum: two kinds become one, another is split; kept if the likelihood gains."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

@@ -11,8 +11,6 @@ reached to rounding in about ten exchanges, where EM would need hundreds; and wh
 to tell candidates apart, only the last few exchanges ask them all.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator
 from dataclasses import dataclass

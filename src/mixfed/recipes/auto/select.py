@@ -3,8 +3,6 @@
 for each k: propose -> refine -> BIC -> for the best k: refine, look again
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass

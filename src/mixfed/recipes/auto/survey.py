@@ -7,8 +7,6 @@ with two rows or more; and the anchors' normal equations in that basis, on which
 others, for the largest alone may not be typical.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What cannot be known from the data: warnings that name the cause."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core.arrays import Array

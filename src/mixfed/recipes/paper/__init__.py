@@ -7,8 +7,6 @@ Each round is a pure step from state to state; this module owns the loop around 
     theorems `theory`
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -15,8 +15,6 @@ appendix runs one too far), and (I + eta phi_i phi_i^T / n_i)^{-1} for FedProx. 
 lambda_ij eta takes the place of eta in P_i.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The end of Phase 1: anchors closer than half the separation are of one kind, and a kind's model is their mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -11,8 +11,6 @@ Each anchor i keeps a model theta_i. A round t
 The first is `orthogonal_iteration`, the second is at the anchor, in `clients/answers/anchors`; the end is `grouping`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

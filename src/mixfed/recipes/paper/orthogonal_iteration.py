@@ -3,8 +3,6 @@
 The paper's algorithm of that name, on Y Y^T: apply Y^T, apply Y, make the columns orthonormal, and again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...core import draws

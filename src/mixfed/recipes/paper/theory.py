@@ -3,8 +3,6 @@
 Theorem 2: d(theta_t, theta*) <= (1 - C_1 s eta rho / kappa) d(theta_{t-1}, theta*) + C_2 s eta sigma nu log(e / nu).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

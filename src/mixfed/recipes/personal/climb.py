@@ -4,8 +4,6 @@
 found `polish_random_effects` goes on with all clients, of whom it asks scores for the most part.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator, Sequence
 

@@ -4,8 +4,6 @@ The information is (1 - h) Fisher's + h (observed - missing), h being the ``obse
 scoring for known memberships; h = 1 is Newton's own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The free parameters at a mixture with random effects, and Newton's steps in them within the cone of covariances."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial

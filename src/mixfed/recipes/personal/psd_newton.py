@@ -9,8 +9,6 @@ the same (Nesterov and Todd's), so that directions about to vanish can turn, too
 Z_j, the sum of tr X_j Z_j bounds what is still to be gained. Like Newton's own step it does not depend on units.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

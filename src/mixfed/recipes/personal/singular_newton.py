@@ -10,8 +10,6 @@ G being the slope by Psi, which is negative in the directions of U_n. With that,
 as it is inside of the cone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

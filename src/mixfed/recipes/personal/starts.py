@@ -3,8 +3,6 @@
 The starts are drawn from the mixed model of one kind: kinds are clients whose deviations it can only call large.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Sequence
 

@@ -10,8 +10,6 @@ own step. EM is among the trials, for its step follows from the scores alone and
 Psi + Psi S Psi / n, where S is the sum over the n clients of u u^T - A.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

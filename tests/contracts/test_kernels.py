@@ -106,16 +106,6 @@ def test_random_effects_sums(seed, full):
         same(found, expected, 1e-11)
 
 
-@pytest.mark.parametrize("uncertainty", [True, False])
-@pytest.mark.parametrize("seed", range(10))
-def test_client_effects(seed, uncertainty):
-    rng, (x, y, offsets), _, (_, k, _), log_weight, _ = problem(seed, np.float64)
-    dim = x.shape[1]
-    theta, factor = rng.standard_normal((k, dim)), rng.standard_normal((k, dim, max(1, dim - 1)))
-    about = (x, y, offsets, theta, factor, rng.uniform(0.5, 2.0, k), log_weight[0], uncertainty)
-    same(compiled.client_effects(*about), plain.client_effects(*about), 1e-11)
-
-
 def test_every_twin_is_tested_here_and_has_the_name_of_a_plain_kernel():
     for twin in TWINS:
         assert f"test_{twin.__name__}" in globals()
@@ -154,3 +144,38 @@ assert "numba" not in sys.modules
 def test_a_small_table_compiles_nothing():
     environment = {name: value for name, value in os.environ.items() if name != "MIXFED_KERNELS"}
     subprocess.run([sys.executable, "-c", SMALL], check=True, env=environment)
+
+
+LARGE = """
+from collections import Counter
+from numba.core import event
+from mixfed import AutoSettings, LocalPool, fit_auto, simulate
+
+compiled = []
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func)
+
+    def on_end(self, event):
+        pass
+
+clients = simulate(n_clients=300, dim=3, n_clusters=2, n_anchors=10, anchor_rows=200, seed=5).clients
+with event.install_listener("numba:compile", Listener()):
+    fit_auto(LocalPool(clients), clients.features, 2, AutoSettings(personal=True))
+    for update, steps in (("fedavg", 1), ("fedavg", 60), ("fedprox", 1)):
+        settings = AutoSettings(update=update, step=0.1, local_steps=steps)
+        fit_auto(LocalPool(clients), clients.features, 2, settings)
+ours = Counter(f"{made.__module__}.{made.__qualname__}" for made in compiled if made.__module__.startswith("mixfed"))
+assert len(ours) > 30, ours
+assert set(ours.values()) == {1}, ours
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.process
+@pytest.mark.slow
+def test_no_function_is_compiled_twice(tmp_path):
+    """Which a literal as an argument, or an array that lies in memory in another way, would bring about."""
+    environment = os.environ | {"MIXFED_KERNELS": "compiled", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", LARGE], check=True, env=environment)

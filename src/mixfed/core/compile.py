@@ -37,7 +37,9 @@ def inlined(function: F) -> F:
 
 
 def _compile(function: F, inline: bool) -> F:
-    compiler = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_MATH, forceinline=inline)
+    # What C code would call is not made: nobody but Python and compiled functions calls these.
+    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiler = numba.njit(fastmath=_MATH, forceinline=inline, **options)
     name = function.__qualname__
     function.__qualname__ = f"{name}-{_sources()}"  # numba calls its file on disk by this name, and looks for it now
     dispatcher = compiler(function)

@@ -266,7 +266,8 @@ def server_start(kits):
 
 
 def test_a_run_goes_on_after_the_server_was_killed(kits, tmp_path):
-    begun, before = begin(kits, "server", tmp_path / "out"), server_start(kits)
+    before = server_start(kits)
+    begun = begin(kits, "server", tmp_path / "out")
     kill(*parties.processes(kits["server"]))
     restarted = parties.start(kits["server"])
     assert restarted.wait(60)

@@ -1,9 +1,8 @@
 """Compiled twins of those plain kernels that large fits gain by, under the same names; the others are plain."""
 
 from ..plain import *  # noqa: F403
-from .client_effects import client_effects
 from .local_updates import local_updates
 from .mixture import mixture_sums
 from .random_effects import random_effects_sums
 
-TWINS = client_effects, local_updates, mixture_sums, random_effects_sums
+TWINS = local_updates, mixture_sums, random_effects_sums

@@ -16,9 +16,9 @@ import numpy as np
 from ...core.arrays import Array, Floats, Ints
 from ...core.compile import compiled, inlined
 from ...families import base
-from ..plain.local_updates import FEDPROX, NEGLIGIBLE
+from ..plain.local_updates import FEDPROX, NEGLIGIBLE, totals
 from .small_matrices import solve_ridge
-from .tiles import most_rows, tile_end, tile_losses
+from .tiles import most_rows, tile_losses, tiles
 
 slope = compiled(base.slope)
 
@@ -57,7 +57,6 @@ def _tile_memberships(
     return likelihood
 
 
-@compiled
 def local_updates(
     phi: Array,
     y: Floats,
@@ -71,33 +70,48 @@ def local_updates(
     step: float,
     local_steps: int,
 ) -> tuple[Floats, Floats, Floats, Floats, float]:
-    """Estimate memberships and move local models. theta (d, k), in the precision of phi.
+    """Do what the plain kernel does. theta (d, k) is in the precision of phi."""
+    shift, edges = np.zeros(theta.T.shape), tiles(offsets)
+    share, loss = np.empty((len(offsets) - 1, len(noise))), np.empty((len(offsets) - 1, len(noise)))
+    mixture, moves = (theta, log_weights, noise, hard), (code, update, step, local_steps)
+    likelihood = _move(phi, y, offsets, *mixture, *moves, edges, most_rows(offsets, edges), share, loss, shift)
+    return shift, *totals(share, loss, np.diff(offsets)), likelihood
 
-    Gives the sums over clients of n_i times the shift (k, d), n_i times the membership (k,), memberships (k,),
-    membership times loss (k,), and log likelihood. ``local_steps=0`` leaves the models where they are.
+
+@compiled
+def _move(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    theta: Array,
+    log_weights: Floats,
+    noise: Floats,
+    hard: bool,
+    code: int,
+    update: int,
+    step: float,
+    local_steps: int,
+    edges: Ints,
+    most: int,
+    membership: Floats,
+    losses: Floats,
+    shift: Floats,
+) -> float:
+    """Give memberships and losses (m, k) in place, add n_i times the shifts (k, d); gives the log likelihood.
+
+    Tiles end at ``edges``, and have at most so many rows.
     """
-    dim, k = theta.shape
-    shift, mass, clients, loss, likelihood = np.zeros((k, dim)), np.zeros(k), np.zeros(k), np.zeros(k), 0.0
-    size = most_rows(offsets)
-    predicted, losses, membership = np.empty((size, k), phi.dtype), np.empty((size, k)), np.empty((size, k))
-    begin = 0
-    while begin < len(offsets) - 1:
-        end = tile_end(offsets, begin)
-        edges, count = offsets[begin : end + 1], end - begin
-        x, target = phi[edges[0] : edges[-1]], y[edges[0] : edges[-1]]
+    predicted, likelihood = np.empty((most, len(noise)), phi.dtype), 0.0
+    for place in range(len(edges) - 1):
+        begin, end = edges[place], edges[place + 1]
+        own, share = offsets[begin : end + 1], membership[begin:end]
+        x, target = phi[own[0] : own[-1]], y[own[0] : own[-1]]
         np.dot(x, theta, predicted[: len(x)])
-        tile_losses(code, target, predicted[: len(x)], edges, losses)
-        likelihood += _tile_memberships(losses, edges, log_weights, noise, hard, membership[:count])
-        for i in range(count):
-            for j in range(k):
-                mass[j] += (edges[i + 1] - edges[i]) * membership[i, j]
-                clients[j] += membership[i, j]
-                if membership[i, j] != 0.0:  # whose loss may be infinite
-                    loss[j] += membership[i, j] * losses[i, j]
+        tile_losses(code, target, predicted[: len(x)], own, losses[begin:end])
+        likelihood += _tile_memberships(losses[begin:end], own, log_weights, noise, hard, share)
         if local_steps > 0:
-            _add_shifts(code, update, step, local_steps, x, target, predicted, edges, membership[:count], shift)
-        begin = end
-    return shift, mass, clients, loss, likelihood
+            _add_shifts(code, update, step, local_steps, x, target, predicted, own, share, shift)
+    return likelihood
 
 
 @compiled

@@ -1,23 +1,36 @@
-"""Products of long, narrow matrices in compiled code: columns with columns, over tiles that stay in the cache.
+"""Products of columns in compiled code, over tiles that stay in the cache.
 
-BLAS makes them, which for tiles of some hundred rows is as quick as anything written by hand. Products are in the
-precision of the rows; over more rows than a tile has they are summed in that of the total.
+Sums run along columns, of whose products the compiler takes as many at a time as fill a line of the cache, 64 bytes. So
+columns are made as long as whole lines, by zeros, and begin with one, which halves the time. Sums are in the precision
+of the columns over as many rows as a tile has, and beyond in that of the total.
 
-Shapes: n rows, D columns, L others, m models.
+Shapes: n rows, D columns, L others.
 """
+
+import math
+from typing import Any
 
 import numpy as np
 
 from ...core.arrays import Array, Floats
-from ...core.compile import compiled
+from ...core.compile import compiled, inlined
 
 _TOGETHER = 512
 """Rows whose products are summed in their own precision."""
+LINE = 64
+
+
+def lined(shape: tuple[int, ...], like: Array) -> Array:
+    """Make room in the precision of another array: zeros, from the begin of a line of the cache."""
+    count = math.prod(shape)
+    room = np.zeros(count + LINE // like.itemsize, like.dtype)
+    skipped = -room.ctypes.data % LINE // like.itemsize
+    return room[skipped : skipped + count].reshape(shape)
 
 
 @compiled
 def add_products(total: Floats, left: Array, right: Array) -> None:
-    """Add left^T right to a total. left (n, L), right (n, D) -> total (L, D)."""
+    """Add left^T right to a total, as BLAS makes it of rows. left (n, L), right (n, D) -> total (L, D)."""
     for begin in range(0, len(left), _TOGETHER):
         product = np.dot(left[begin : begin + _TOGETHER].T, right[begin : begin + _TOGETHER])
         for a in range(len(total)):
@@ -25,22 +38,38 @@ def add_products(total: Floats, left: Array, right: Array) -> None:
                 total[a, b] += product[a, b]
 
 
+@inlined
+def inner_product(left: Array, right: Array) -> Any:
+    """Multiply two columns (n,). Slices are handed over, for the compiler knows that places from 0 on are inside."""
+    product = left.dtype.type(0)
+    for row in range(len(left)):
+        product += left[row] * right[row]
+    return product
+
+
 @compiled
-def add_squares(triangle: Floats, rows: Array, sign: float) -> None:
-    """Add rows^T rows to a triangle, or take it away. rows (n, D) -> lower triangle, row by row, (D (D + 1) / 2,)."""
-    for begin in range(0, len(rows), _TOGETHER):
-        some = rows[begin : begin + _TOGETHER]
-        product = np.dot(some.T, some)
-        place = 0
-        for a in range(rows.shape[1]):
+def add_inner_products(total: Floats, left: Array, right: Array) -> None:
+    """Add the products of columns with columns to a total. left (L, n), right (D, n) -> total (L, D)."""
+    for begin in range(0, left.shape[1], _TOGETHER):
+        end = begin + _TOGETHER
+        for a in range(len(left)):
+            for b in range(len(right)):
+                total[a, b] += inner_product(left[a, begin:end], right[b, begin:end])
+
+
+@compiled
+def add_second_moments(triangle: Floats, columns: Array, weight: Array, line: Array) -> None:
+    """Add the sum over rows of weight x x^T. columns (D, n), weight (n,) -> lower triangle by rows (D (D + 1) / 2,).
+
+    line (512 or more,) is for use.
+    """
+    for begin in range(0, len(weight), _TOGETHER):
+        end, place = min(begin + _TOGETHER, len(weight)), 0
+        own, some = weight[begin:end], line[: end - begin]
+        for a in range(len(columns)):
+            column = columns[a, begin:end]
+            for row in range(len(own)):
+                some[row] = own[row] * column[row]
             for b in range(a + 1):
-                triangle[place + b] += sign * product[a, b]
+                triangle[place + b] += inner_product(some, columns[b, begin:end])
             place += a + 1
-
-
-@compiled
-def gather(x: Array, begin: int, end: int, factor: float, pile: Array, height: int) -> None:
-    """Put rows ``begin:end`` of x (n, D), each times a factor, into a pile (., D) from a height on."""
-    for row in range(begin, end):
-        for m in range(x.shape[1]):
-            pile[height + row - begin, m] = factor * x[row, m]

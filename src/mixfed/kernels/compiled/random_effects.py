@@ -17,7 +17,8 @@ import numpy as np
 
 from ...core.arrays import Array, Floats, Ints
 from ...core.compile import compiled
-from ..plain.random_effects import NEGLIGIBLE
+from ..plain.random_effects import NEGLIGIBLE, slopes
+from .products import add_products
 from .random_effects_information import add_pairs, observed_information, seat
 from .small_matrices import factorise, householder_reduce, solve_back, solve_lower
 from .tiles import scale_rows
@@ -30,15 +31,20 @@ _PILE = 192
 
 
 @compiled
-def _tile_end(offsets: Ints, begin: int, width: int, size: int, height: int) -> int:
-    """Give the client after the last of a tile: one of ``size`` rows and, before they are reflected, ``height``."""
-    end, filled = begin, 0
-    while end < len(offsets) - 1:
-        filled += min(offsets[end + 1] - offsets[end], width)
-        if filled > size or offsets[end + 1] - offsets[begin] > height:
-            break
-        end += 1
-    return end
+def _tiles(offsets: Ints, width: int, size: int, height: int) -> Ints:
+    """Give the clients with whom tiles begin, and how many there are.
+
+    A tile has ``size`` rows at most, and ``height`` before they are reflected.
+    """
+    edges, count, filled = np.zeros(len(offsets) + 1, np.int64), 0, 0
+    for i in range(len(offsets) - 1):
+        rows = min(offsets[i + 1] - offsets[i], width)
+        if filled + rows > size or offsets[i + 1] - offsets[edges[count]] > height:
+            count += 1
+            edges[count], filled = i, 0
+        filled += rows
+    edges[count + 1] = len(offsets) - 1
+    return edges[: count + 2]
 
 
 @compiled
@@ -153,7 +159,7 @@ def _derive(
     kept: Ints,
     sums: Floats,
 ) -> int:
-    """Pile up K^-1 X in heap and u in pulls, by the root of the membership, and add to sums as `_slopes` takes them.
+    """Pile up K^-1 X in heap and u in pulls, by the root of the membership, and add to sums as `slopes` takes them.
 
     x (n, w), about (m + 1, 3), shares (m,), roots and errors as of `_densities`; errors become V^-1 r. kept (m + 1, 2)
     gets the clients whose membership counts and where their rows begin in the heap. Gives how many these are.
@@ -182,48 +188,6 @@ def _derive(
     return count
 
 
-@compiled
-def _slopes(
-    squares: Floats, about: Floats, variance: float, psi: Floats, full: bool, gram: Floats, score: Floats
-) -> float:
-    """Turn sums of a model into gram (t,) and score (q,), and give s^4 tr V^-2.
-
-    squares (4, w, w): A, u u^T, B and u w^T; about (3 + w,): memberships, n_i times them, r^T V^-2 r, u; psi (w, w),
-    or (1, w) unless full.
-    """
-    width, place, explained, twice = squares.shape[1], 0, 0.0, 0.0
-    for a in range(width):
-        score[a] = about[3 + a]
-        for b in range(width):
-            if full or a == b:
-                number = psi[a if full else 0, b]
-                explained += number * squares[0, a, b]
-                twice += number * squares[2, a, b]
-        for b in range(a + 1):
-            gram[place + b] = squares[0, a, b]
-            slope = (squares[1, a, b] - squares[0, a, b]) * (0.5 if a == b else 1.0)
-            if full:
-                score[width + 2 + place + b] = slope
-            elif a == b:
-                score[width + 2 + a] = slope
-        place += a + 1
-    score[width] = 0.5 * (variance * about[2] - (about[1] - explained))
-    score[width + 1] = about[0]
-    return float(about[1] - explained - variance * twice)
-
-
-@compiled
-def _pack_sides(squares: Floats, sides: Floats) -> None:
-    """Turn sums of a model (4, w, w), as in `_slopes`, into sides (3, t): B, and u w^T made symmetric."""
-    place = 0
-    for a in range(squares.shape[1]):
-        for b in range(a + 1):
-            sides[0, place + b] = squares[2, a, b]
-            sides[1, place + b] = 0.5 * (squares[3, a, b] + squares[3, b, a])
-        place += a + 1
-
-
-@compiled
 def random_effects_sums(
     phi: Array,
     y: Floats,
@@ -241,33 +205,66 @@ def random_effects_sums(
     informed: Ints,
     fisher: bool,
 ) -> tuple[Floats, ...]:
-    """Find memberships under every candidate and sum what they weigh.
-
-    phi (n, D or one less), y (n,), centre to whiten as in `StandardUnits`, target (2,) being its centre and scale,
-    theta (L, w), psi (L, w, w) if full, else (L, 1, w), informed (C,): place of a candidate among the informed,
-    or -1. Gives the sums over clients of log likelihood (C,), memberships (L,), n_i times memberships (L,), A (L,
-    t), scores (L, w + 2 + v), products of memberships (C, k, k); for each kind of an informed candidate (I)
-    products (I, t + w + t, t) of u u^T - A / 2, u and (if ``fisher``) A with A if full, else (I, 2 + w, t) of what
-    `add_diagonal` adds; sides (I, 3, t): B, u w^T made symmetric, and w; (I, 2): s^4 tr V^-2 and r^T V^-3 r; and
-    the missing information for each pair of kinds, (i, k (k + 1) / 2, q, q).
-    """
-    width, n_clients = theta.shape[1], len(offsets) - 1
-    total, t = log_weight.size, width * (width + 1) // 2
-    k, q = log_weight.shape[1], width + 2 + (t if full else width)
-    some = informed.max() + 1
-    likelihood, gram, score = np.zeros(len(log_weight)), np.zeros((total, t)), np.zeros((total, q))
-    overlap = np.zeros((len(log_weight), k, k))
-    tall = t + width + (t if fisher else 0) if full else 2 + width
-    products, sides, traces = np.zeros((some * k, tall, t)), np.zeros((some * k, 3, t)), np.zeros((some * k, 2))
-    missing = np.zeros((some, k * (k + 1) // 2, q, q))
-    squares, sums = np.zeros((total, 4, width, width)), np.zeros((total, 3 + width))
-
-    longest = 1
-    for i in range(n_clients):
-        longest = max(longest, offsets[i + 1] - offsets[i])
+    """Do what the plain kernel does. Every array is in C order."""
+    (count, k), (total, width), n_clients = log_weight.shape, theta.shape, len(offsets) - 1
+    t, asked = width * (width + 1) // 2, np.argsort(informed)[np.count_nonzero(informed < 0) :]
+    some, v = (asked[:, None] * k + np.arange(k)).ravel(), t if full else width
+    tall, q, pairs = (t + width + (t if fisher else 0) if full else 2 + width), width + 2 + v, k * (k + 1) // 2
+    longest = int(np.diff(offsets).max(initial=1))
     most = min(longest, width)
     size = max(most, min(_TILE, max(_NUMBERS // (total * width), 16)))
-    height, people = max(longest, _HIGHER * size), min(size, n_clients)
+    height = max(longest, _HIGHER * size)
+    likelihood, overlap = np.zeros(count), np.zeros((count, k, k))
+    sums, squares = np.zeros((total, 3 + width)), np.zeros((total, 4, width, width))
+    products, missing = np.zeros((len(some), tall, t)), np.zeros((len(asked), pairs, q, q))
+    leaning, cubes = np.zeros((len(some), width)), np.zeros(len(some))
+    rows = phi, y, offsets, centre, inverse_sd, slope, target, whiten
+    mixture = theta, psi, full, log_variance.ravel(), log_weight
+    edges = _tiles(offsets, width, size, height)
+    room = edges, height, min(size, n_clients), size, most
+    _add_tiles(*rows, *mixture, informed, *room, likelihood, overlap, sums, squares, products, leaning, cubes, missing)
+    variance = np.exp(log_variance).ravel()
+    gram, score, sides, traces = slopes(sums, squares, psi, full, variance, some, leaning, cubes)
+    return likelihood, sums[:, 0], sums[:, 1], gram, score, overlap, products, sides, traces, missing
+
+
+@compiled
+def _add_tiles(
+    phi: Array,
+    y: Floats,
+    offsets: Ints,
+    centre: Floats,
+    inverse_sd: Floats,
+    slope: Floats,
+    target: Floats,
+    whiten: Floats,
+    theta: Floats,
+    psi: Floats,
+    full: bool,
+    log_v: Floats,
+    log_weight: Floats,
+    informed: Ints,
+    edges: Ints,
+    height: int,
+    people: int,
+    size: int,
+    most: int,
+    likelihood: Floats,
+    overlap: Floats,
+    sums: Floats,
+    squares: Floats,
+    products: Floats,
+    leaning: Floats,
+    cubes: Floats,
+    missing: Floats,
+) -> None:
+    """Add what clients say, tile by tile, to the sums that `slopes` takes, likelihood (C,) and overlap (C, k, k).
+
+    And to products and missing as `random_effects_sums` gives them. Tiles end at ``edges``: of ``people`` clients,
+    ``size`` rows, and ``height`` before they are reflected, at most; ``most`` are the rows of a client that remain.
+    """
+    total, width = theta.shape
+    k, some, tall, q = log_weight.shape[1], len(missing), products.shape[1], missing.shape[2]
     raw, own_x, own_y = np.empty((height, len(inverse_sd))), np.empty((height, width)), np.empty(height)
     about = np.empty((people + 1, 3))
     mixed, roots = np.empty((total, size, width)), np.empty((total, size, most))
@@ -275,20 +272,18 @@ def random_effects_sums(
     pulls, kept = np.empty((people, width)), np.empty((people + 1, 2), np.int64)
     curved = people if some > 0 else 0
     twice, leans = np.empty((size if some > 0 else 0, width)), np.empty((curved, width))
-    left, right = np.empty((curved, tall)), np.empty((curved, t))
+    left, right = np.empty((curved, tall)), np.empty((curved, products.shape[2]))
     most_waiting = curved + _PILE if some > 0 else 0
     waiting, seats = np.zeros(some, np.int64), np.empty(curved, np.int64)
-    unsure, slopes = np.empty((some, k, most_waiting)), np.empty((some, k, most_waiting, q))
-    ahead, behind, product = np.empty((most_waiting, q)), np.empty((most_waiting, q)), np.empty((q, q))
-    log_v, prior = log_variance.ravel(), log_weight.ravel()
-    begin = 0
-    while begin < n_clients:
-        end = _tile_end(offsets, begin, width, size, height)
-        own, people = offsets[begin : end + 1], end - begin
+    unsure, scores = np.empty((some, k, most_waiting)), np.empty((some, k, most_waiting, q))
+    ahead, behind = np.empty((most_waiting, q)), np.empty((most_waiting, q))
+    prior = log_weight.ravel()
+    for tile in range(len(edges) - 1):
+        own, here = offsets[edges[tile] : edges[tile + 1] + 1], edges[tile + 1] - edges[tile]
         filled = _gather(phi, y, own, centre, inverse_sd, slope, target, whiten, full, raw, own_x, own_y, about)
         _mix(own_x[:filled], psi, full, mixed)
         for j in range(total):
-            logs, error = shares[j, :people], errors[j, :filled]
+            logs, error = shares[j, :here], errors[j, :filled]
             for row in range(filled):
                 known = 0.0
                 for a in range(width):
@@ -296,36 +291,28 @@ def random_effects_sums(
                 error[row] = own_y[row] - known
             _densities(own_x, about, mixed[j], log_v[j], roots[j], error, logs)
             logs += prior[j]
-        _shares(shares[:, :people], k, likelihood, overlap)
+        _shares(shares[:, :here], k, likelihood, overlap)
         for j in range(total):
             asked, variance = informed[j // k], np.exp(log_v[j])
-            mine, error, heap = shares[j, :people], errors[j, :filled], mixed[j]
+            mine, error, heap = shares[j, :here], errors[j, :filled], mixed[j]
             count = _derive(own_x, about, mine, variance, roots[j], error, heap, pulls, kept, sums[j])
             heap, who = heap[: kept[count, 1]], pulls[:count]
-            squares[j, 0] += np.dot(heap.T, heap)
-            squares[j, 1] += np.dot(who.T, who)
+            add_products(squares[j, 0], heap, heap)
+            add_products(squares[j, 1], who, who)
             if asked < 0:
                 continue
             if j % k == 0:
-                waiting[asked] = seat(shares[j : j + k, :people], waiting[asked], seats, unsure[asked])
+                waiting[asked] = seat(shares[j : j + k, :here], waiting[asked], seats, unsure[asked])
             place = asked * k + j % k
-            room, told = (twice, leans, left, right), (products[place], sides[place, 2], seats, slopes[asked, j % k])
-            traces[place, 1] += observed_information(
-                heap, who, kept, mine, about, roots[j], error, variance, full, *room, *told
+            space, told = (twice, leans, left, right), (products[place], leaning[place], seats, scores[asked, j % k])
+            cubes[place] += observed_information(
+                heap, who, kept, mine, about, roots[j], error, variance, full, *space, *told
             )
-            rows, pushes = twice[: len(heap)], leans[:count]
-            squares[j, 2] += np.dot(rows.T, rows)
-            squares[j, 3] += np.dot(who.T, pushes)
+            rows = twice[: len(heap)]
+            add_products(squares[j, 2], rows, rows)
+            add_products(squares[j, 3], who, leans[:count])
             if j % k == k - 1 and waiting[asked] >= _PILE:
-                add_pairs(unsure[asked, :, : waiting[asked]], slopes[asked], ahead, behind, product, missing[asked])
+                add_pairs(unsure[asked, :, : waiting[asked]], scores[asked], ahead, behind, missing[asked])
                 waiting[asked] = 0
-        begin = end
-    for j in range(total):
-        asked = informed[j // k]
-        trace = _slopes(squares[j], sums[j], np.exp(log_v[j]), psi[j], full, gram[j], score[j])
-        if asked >= 0:
-            traces[asked * k + j % k, 0] = trace
-            _pack_sides(squares[j], sides[asked * k + j % k])
     for asked in range(some):
-        add_pairs(unsure[asked, :, : waiting[asked]], slopes[asked], ahead, behind, product, missing[asked])
-    return likelihood, sums[:, 0].copy(), sums[:, 1].copy(), gram, score, overlap, products, sides, traces, missing
+        add_pairs(unsure[asked, :, : waiting[asked]], scores[asked], ahead, behind, missing[asked])

@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays import Floats, Ints
 from ...core.compile import compiled
 from ..plain.random_effects import CURVED, WAVERING
+from .products import add_products
 from .small_matrices import inverse_lower, packed_moments
 
 
@@ -67,7 +68,7 @@ def observed_information(
             client_score(root, n, a_packed, u, scale, squares, variance, extra, full, inverse, own[seats[i]])
         top += 1
     if full:
-        products += np.dot(left[:top].T, right[:top])
+        add_products(products, left[:top], right[:top])
     return cubes
 
 
@@ -202,11 +203,11 @@ def seat(shares: Floats, taken: int, seats: Ints, kept: Floats) -> int:
 
 
 @compiled
-def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, product: Floats, missing: Floats) -> None:
+def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, missing: Floats) -> None:
     """Add the products of scores, own (k, o, q), of kinds between which clients waver, shares (k, o), to missing.
 
-    missing (k (k + 1) / 2, q, q) has the pairs of kinds, the first before the second. ahead and behind (o, q) and
-    product (q, q) are for use.
+    missing (k (k + 1) / 2, q, q) has the pairs of kinds, the first before the second. ahead and behind (o, q)
+    are for use.
     """
     (k, count), q, pair = shares.shape, own.shape[2], 0
     for j in range(k):
@@ -220,7 +221,5 @@ def add_pairs(shares: Floats, own: Floats, ahead: Floats, behind: Floats, produc
                     ahead[top, a] = weight * own[j, i, a]
                     behind[top, a] = own[other, i, a]
                 top += 1
-            if top:
-                np.dot(ahead[:top].T, behind[:top], product)
-                missing[pair] += product
+            add_products(missing[pair], ahead[:top], behind[:top])
             pair += 1

@@ -11,26 +11,29 @@ from ...families import base
 
 value = compiled(base.value)
 
-TILE = 512
+_EIGHT = 8
+TILE = 500
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
 
 
 @compiled
-def tile_end(offsets: Ints, begin: int, tile: int = TILE) -> int:
-    """Give the end of the tile of whole clients that begins with client ``begin``; a large client is a tile."""
-    end = begin + 1
-    while end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= tile:
-        end += 1
-    return end
+def tiles(offsets: Ints) -> Ints:
+    """Give the clients with whom tiles of whole clients begin, and how many clients there are.
+
+    A large client is a tile of its own.
+    """
+    edges, count = np.zeros(len(offsets) + 1, np.int64), 0
+    for i in range(1, len(offsets)):
+        if offsets[i] - offsets[edges[count]] > TILE and i - 1 > edges[count]:
+            count += 1
+            edges[count] = i - 1
+    edges[count + 1] = len(offsets) - 1
+    return edges[: count + 2]
 
 
-@compiled
-def most_rows(offsets: Ints, tile: int = TILE) -> int:
+def most_rows(offsets: Ints, edges: Ints) -> int:
     """Give the rows of the largest tile."""
-    most = int(min(tile, offsets[-1] - offsets[0]))
-    for i in range(len(offsets) - 1):
-        most = max(most, offsets[i + 1] - offsets[i])
-    return most
+    return int(np.diff(offsets[edges]).max(initial=0))
 
 
 @compiled
@@ -55,3 +58,40 @@ def scale_rows(phi: Array, begin: int, end: int, centre: Array, inverse_sd: Arra
             out[row, m] = (phi[begin + row, m] - centre[m]) * inverse_sd[m]
         for m in range(width, len(inverse_sd)):
             out[row, m] = (1 - centre[m]) * inverse_sd[m]
+
+
+@compiled
+def standardise_columns(
+    phi: Array,
+    y: Floats,
+    begin: int,
+    end: int,
+    centre: Array,
+    inverse_sd: Array,
+    about: Floats,
+    x: Array,
+    target: Array,
+) -> None:
+    """Shift and scale rows ``begin:end`` of phi (., d) and y: columns x (D, n), those beyond d constant, target (n,).
+
+    about (2,) is the centre and unit of the target. Rows beyond are zeros.
+    """
+    n, dim = end - begin, phi.shape[1]
+    eights = n // _EIGHT * _EIGHT
+    for first in range(0, eights, _EIGHT):  # so many rows of a column at a time are written in one piece
+        rows = phi[begin + first : begin + first + _EIGHT]
+        for m in range(dim):
+            column = x[m, first : first + _EIGHT]
+            for row in range(_EIGHT):
+                column[row] = (rows[row, m] - centre[m]) * inverse_sd[m]
+    for row in range(eights, n):
+        for m in range(dim):
+            x[m, row] = (phi[begin + row, m] - centre[m]) * inverse_sd[m]
+    for row in range(n):
+        target[row] = (y[begin + row] - about[0]) / about[1]
+        for m in range(dim, len(x)):
+            x[m, row] = (1 - centre[m]) * inverse_sd[m]
+    for row in range(n, x.shape[1]):
+        target[row] = 0
+        for m in range(len(x)):
+            x[m, row] = 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.arrays import Floats, Ints
 from .memberships import softmax
+from .random_effects import inverse_root
 from .rows import alike
 
 LEAST = 1e-12
@@ -56,11 +57,15 @@ def _left_out(z: Floats, residual: Floats, log_variance: Floats) -> tuple[Floats
     *_, n, axes = z.shape
     log_v = log_variance.reshape(-1, 1)
     variance, across = np.exp(log_v), z.swapaxes(2, 3)
-    root = np.linalg.cholesky(across @ z + variance[:, :, None, None] * np.eye(axes))
-    half = np.linalg.inv(root) @ across
+    inverse, log_det = inverse_root(across @ z + variance[:, :, None, None] * np.eye(axes), variance)
+    half = inverse @ across
     pull = (half @ residual[..., None])[..., 0]
-    log_det = (n - axes) * log_v + 2.0 * np.log(np.diagonal(root, 0, 2, 3)).sum(axis=2)
-    density = log_det + n * np.log(2.0 * np.pi) + ((residual**2).sum(axis=2) - (pull**2).sum(axis=2)) / variance
+    density = (
+        log_det
+        + (n - axes) * log_v
+        + n * np.log(2.0 * np.pi)
+        + ((residual**2).sum(axis=2) - (pull**2).sum(axis=2)) / variance
+    )
     weight = np.maximum(1.0 - (half**2).sum(axis=2), LEAST)
     miss = (residual - (pull[:, :, None] @ half)[:, :, 0]) / weight
     v = variance[:, :, None]

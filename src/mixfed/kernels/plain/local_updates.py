@@ -45,7 +45,6 @@ def local_updates(
     """
     x, sizes = phi.astype(np.float64, copy=False), np.diff(offsets)
     share, likelihood, loss = memberships(x, y, offsets, theta, log_weights, noise, hard, code)
-    weighed = np.where(share != 0.0, share * np.where(share != 0.0, loss, 0.0), 0.0)  # another loss may be infinite
     shift = np.zeros(theta.T.shape)
     for j in range(len(shift) if local_steps else 0):
         rate, predicted = step * np.where(share[:, j] > NEGLIGIBLE, share[:, j], 0.0) / sizes, x @ theta[:, j]
@@ -53,7 +52,13 @@ def local_updates(
             shift[j] = sizes @ proximal_step(x, y - predicted, offsets, rate)
         else:
             shift[j] = sizes @ gradient_steps(x, y, predicted, offsets, rate, local_steps, code)
-    return shift, sizes @ share, share.sum(axis=0), weighed.sum(axis=0), float(likelihood.sum())
+    return shift, *totals(share, loss, sizes), float(likelihood.sum())
+
+
+def totals(share: Floats, loss: Floats, sizes: Ints) -> tuple[Floats, Floats, Floats]:
+    """Sum n_i times the membership, memberships, and membership times loss. share, loss (m, k), sizes (m,)."""
+    weighed = share * np.where(share == 0.0, 0.0, loss)  # the loss under a kind that is not one's may be infinite
+    return sizes @ share, share.sum(axis=0), weighed.sum(axis=0)
 
 
 def gradient_steps(

@@ -58,25 +58,32 @@ def mixture_sums(
     membership = share.reshape(len(sizes), count * k)
     residual = target[:, None] - predicted
     score = (np.repeat(membership, sizes, axis=0) * residual).T @ x
-    parts = [
-        likelihood.sum(axis=0),
-        membership.sum(axis=0),
-        sizes @ membership,
-        2.0 * (membership * loss).sum(axis=0),
-        np.einsum("mcj,mcl->cjl", share, share),
-        score,
-    ]
+    parts = [score]
     if curvature:
         negligible = NEGLIGIBLE if phi.dtype == np.float64 else NEGLIGIBLE_SINGLE
         moved = membership - before if len(before) else membership
         parts.append(np.stack([_second_moments(x, sizes, own, negligible) for own in moved.T]))
-    numbers = np.concatenate([part.reshape(count, -1) for part in parts], axis=1)
+    numbers = in_rows(likelihood.sum(axis=0), membership, loss, sizes, *parts)
     missing = np.empty((len(informed), k * (k + 1) // 2, len(models) + 2, len(models) + 2))
     for i, c in enumerate(informed):
         own, precision = slice(c * k, (c + 1) * k), np.exp(-log_variance[c])
         scores = [by_client(residual[:, [j]] * x, offsets) for j in range(c * k, (c + 1) * k)]
         missing[i] = _missing_information(np.stack(scores), loss[:, own], sizes, precision, share[:, c])
     return numbers, missing, membership
+
+
+def in_rows(likelihood: Floats, membership: Floats, loss: Floats, sizes: Ints, *sums: Floats) -> Floats:
+    """Put the sums of each candidate in a row, as `MixtureNumbers` names them, (C, .).
+
+    likelihood (C,), membership (m, L), loss, half the squared residuals, (m, L), sizes (m,), other sums (L, .).
+    """
+    count = len(likelihood)
+    share = np.ascontiguousarray(membership.reshape(len(sizes), count, -1).swapaxes(0, 1))
+    parts = (
+        *(likelihood, membership.sum(axis=0), sizes @ membership, 2.0 * np.einsum("ml,ml->l", membership, loss)),
+        *(share.swapaxes(1, 2) @ share, *sums),
+    )
+    return np.concatenate([part.reshape(count, -1) for part in parts], axis=1)
 
 
 def posterior(loss: Floats, rows: Array, log_variance: Floats, log_weight: Floats, hard: bool) -> tuple[Floats, Floats]:

@@ -14,8 +14,10 @@ from .rows import alike, by_client, scaled
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
 """Clients with less weight would not change the sums."""
-_AT_ONCE = 8192
-"""Rows that are scaled at once where whole columns are summed."""
+_AT_ONCE = 2048
+"""Rows that are looked at together where whole columns are summed: they stay in the cache."""
+_LONG = 512
+"""Numbers that NumPy likes to have in a row."""
 
 
 def round_down(values: Floats | float) -> Floats:
@@ -38,11 +40,24 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
     """
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
-    low[:dim], high[:dim] = phi.min(axis=0, initial=np.inf), phi.max(axis=0, initial=-np.inf)  # there may be no rows
-    total[:dim] = phi.sum(axis=0, dtype=np.float64)
+    low[:dim], high[:dim], total[:dim] = np.inf, -np.inf, 0.0
+    for first in range(0, len(phi), _AT_ONCE):
+        some = phi[first : first + _AT_ONCE]
+        low[:dim] = np.minimum(low[:dim], _over_rows(np.minimum, some))
+        high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
+        total[:dim] += _over_rows(np.add, some)
     constant = low == high
     target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
+
+
+def _over_rows(function: np.ufunc, phi: Array) -> Floats:
+    """Reduce columns (n, d) -> (d,) as ``function.reduce`` does, with rows side by side: NumPy likes long loops."""
+    dim = phi.shape[1]
+    side = min(len(phi), max(1, _LONG // max(dim, 1)))
+    whole = len(phi) // side * side
+    wide = function.reduce(phi[:whole].reshape(-1, side * dim), axis=0, dtype=np.float64)
+    return np.asarray(function.reduce(np.vstack([wide.reshape(side, dim), phi[whole:]]), axis=0))
 
 
 def second_moments(

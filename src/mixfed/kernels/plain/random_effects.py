@@ -77,10 +77,9 @@ def random_effects_sums(
     some = (asked[:, None] * k + np.arange(k)).ravel()  # models of informed candidates, (I,)
     t, variance = width * (width + 1) // 2, np.exp(log_variance).ravel()
     likelihood, overlap = np.zeros(count), np.zeros((count, k, k))
-    clients, rows, squares, pulls = np.zeros(total), np.zeros(total), np.zeros(total), np.zeros((total, width))
-    a, outer, b = np.zeros((total, width, width)), np.zeros((total, width, width)), np.zeros((len(some), width, width))
+    sums, squares = np.zeros((total, 3 + width)), np.zeros((total, 4, width, width))
     products, missing = np.zeros(()), np.zeros(())
-    sides, traces = np.zeros((len(some), 3, t)), np.zeros((len(some), 2))
+    leaning, cubes = np.zeros((len(some), width)), np.zeros(len(some))
     raw = scaled(phi, centre, inverse_sd)
     left = (y - target[0] - raw @ slope) / target[1]
     for x, own_y, rest, size in _gathered(
@@ -92,16 +91,14 @@ def random_effects_sums(
         likelihood += told.sum(axis=1)
         overlap += share @ share.swapaxes(1, 2)
         shares = share.reshape(total, -1)
-        clients += shares.sum(axis=1)
-        rows += shares @ size
         counts = np.where(shares < NEGLIGIBLE, 0.0, shares)
         u = (one.error[:, :, None] @ one.x)[:, :, 0]
         back = (one.error[:, :, None] @ one.inverse)[:, :, 0]  # V^-1 r
         square = (back**2).sum(axis=2) + rest / variance[:, None] ** 2
-        a += _weighed(one.x, one.x, counts)
-        outer += _weighed(u, u, counts)
-        pulls += (counts[:, None] @ u)[:, 0]
-        squares += (counts * square).sum(axis=1)
+        own = shares.sum(axis=1), shares @ size, (counts * square).sum(axis=1)
+        sums += np.column_stack([*own, (counts[:, None] @ u)[:, 0]])
+        squares[:, 0] += _weighed(one.x, one.x, counts)
+        squares[:, 1] += _weighed(u, u, counts)
         if not len(some):
             continue
         v, own_x, own_u, inverse, back = variance[some, None], one.x[some], u[some], one.inverse[some], back[some]
@@ -110,28 +107,49 @@ def random_effects_sums(
         w = (back[:, :, None] @ twice)[:, :, 0]
         again = (inverse @ back[..., None])[..., 0]
         own_a = packed(own_x.swapaxes(2, 3) @ own_x)
-        b += _weighed(twice, twice, curved)
-        across = _weighed(own_u, w, curved)
-        sides[:, 1] += packed(0.5 * (across + across.swapaxes(1, 2)))
-        sides[:, 2, :width] += (curved[:, None] @ w)[:, 0]
-        traces[:, 1] += (curved * ((again**2).sum(axis=2) + rest / v**3)).sum(axis=1)
+        squares[some, 2] += _weighed(twice, twice, curved)
+        squares[some, 3] += _weighed(own_u, w, curved)
+        leaning += (curved[:, None] @ w)[:, 0]
+        cubes += (curved * ((again**2).sum(axis=2) + rest / v**3)).sum(axis=1)
         products = products + _products(own_a, own_u, curved, full, fisher)
         trace = (inverse**2).sum(axis=(2, 3)) + (size - x.shape[1]) / v
         parts = own_u, 0.5 * v * (square[some] - trace), np.ones_like(curved), _psi_score(own_a, own_u, full)
         scores = np.concatenate([part if part.ndim == 3 else part[..., None] for part in parts], axis=2)
         missing = missing + _missing_information(scores.reshape(len(asked), k, *scores.shape[1:]), share[asked])
-    psi_a = np.einsum("jab,jab->j" if full else "jxa,jaa->j", psi, a)
-    psi_b = np.einsum("jab,jab->j" if full else "jxa,jaa->j", psi[some], b)
-    traces[:, 0] = (rows - psi_a)[some] - variance[some] * psi_b
-    sides[:, 0] = packed(b)
-    slopes = outer - a
-    halved = 0.5 * doubled(width) * packed(slopes) if full else 0.5 * np.diagonal(slopes, 0, 1, 2)
-    noise = 0.5 * (variance * squares - (rows - psi_a))
-    score = np.column_stack([pulls, noise, clients, halved])
+    gram, score, sides, traces = slopes(sums, squares, psi, full, variance, some, leaning, cubes)
     if not len(some):
         tall, q = (t + width + (t if fisher else 0)) if full else 2 + width, score.shape[1]
         products, missing = np.zeros((0, tall, t)), np.zeros((0, k * (k + 1) // 2, q, q))
-    return likelihood, clients, rows, packed(a), score, overlap, products, sides, traces, missing
+    return likelihood, sums[:, 0], sums[:, 1], gram, score, overlap, products, sides, traces, missing
+
+
+def slopes(
+    sums: Floats,
+    squares: Floats,
+    psi: Floats,
+    full: bool,
+    variance: Floats,
+    some: Ints,
+    leaning: Floats,
+    cubes: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Turn sums over clients into A (L, t), scores, sides and traces, as `random_effects_sums` gives them.
+
+    sums (L, 3 + w): memberships, n_i times them, r^T V^-2 r, u; squares (L, 4, w, w): A, u u^T and, of the informed
+    models (I,), B and u w^T; of these, too, w (I, w) and r^T V^-3 r (I,). variance (L,).
+    """
+    (clients, rows, square), pulls = sums[:, :3].T, sums[:, 3:]
+    a, outer, b, across = squares.swapaxes(0, 1)
+    width = a.shape[-1]
+    explained, twice = (np.einsum("jab,jab->j" if full else "jxa,jaa->j", psi, part) for part in (a, b))
+    halves = 0.5 * (outer - a)
+    curve = doubled(width) * packed(halves) if full else np.diagonal(halves, 0, 1, 2)
+    score = np.column_stack([pulls, 0.5 * (variance * square - (rows - explained)), clients, curve])
+    sides = np.zeros((len(some), 3, width * (width + 1) // 2))
+    sides[:, 0], sides[:, 1] = packed(b[some]), packed(0.5 * (across + across.swapaxes(1, 2))[some])
+    sides[:, 2, :width] = leaning
+    traces = np.column_stack([(rows - explained - variance * twice)[some], cubes])
+    return packed(a), score, sides, traces
 
 
 def _gathered(x: Floats, y: Floats, offsets: Ints, numbers: int) -> Iterator[tuple[Floats, Floats, Floats, Ints]]:
@@ -168,12 +186,24 @@ def solve(x: Floats, residual: Floats, rest: Floats, size: Ints, psi: Floats, fu
     """
     n, v = x.shape[-2], variance[:, None]
     mixed = x @ psi[:, None] if full else x * psi[:, None]
-    root = np.linalg.cholesky(mixed @ x.swapaxes(-1, -2) + v[:, :, None, None] * np.eye(n))
-    inverse = np.linalg.inv(root)
+    inverse, log_det = inverse_root(mixed @ x.swapaxes(-1, -2) + v[:, :, None, None] * np.eye(n), v)
     error = (inverse @ residual[..., None])[..., 0]
-    log_det = 2.0 * np.log(np.diagonal(root, 0, 2, 3)).sum(axis=2) + (size - n) * np.log(v)
-    value = log_det + (error**2).sum(axis=2) + rest / v + size * np.log(2.0 * np.pi)
+    value = log_det + (size - n) * np.log(v) + (error**2).sum(axis=2) + rest / v + size * np.log(2.0 * np.pi)
     return Solved(inverse, inverse @ x, error, -0.5 * value)
+
+
+def inverse_root(matrices: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Give K^-1 of matrices K K^T (L, c, n, n), and log determinants (L, c).
+
+    No eigenvalue is below ``least`` (L, 1), but for rounding, or where Psi is no covariance.
+    """
+    try:
+        root = np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrices)
+        values = np.maximum(values, least[..., None])
+        return vectors.swapaxes(-1, -2) / np.sqrt(values)[..., None], np.log(values).sum(axis=-1)
+    return np.linalg.inv(root), 2.0 * np.log(np.diagonal(root, 0, -2, -1)).sum(axis=-1)
 
 
 def _weighed(one: Floats, other: Floats, share: Floats) -> Floats:

@@ -9,13 +9,11 @@ import numpy as np
 
 from ...core.arrays import Array, Bools, Floats, Ints
 from ...core.symmetric import packed
-from .rows import alike, by_client, scaled
+from .rows import CACHED, alike, by_client, pieces, scaled
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
 """Clients with less weight would not change the sums."""
-_AT_ONCE = 2048
-"""Rows that are looked at together where whole columns are summed: they stay in the cache."""
 _LONG = 512
 """Numbers that NumPy likes to have in a row."""
 
@@ -41,8 +39,8 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
     low[:dim], high[:dim], total[:dim] = np.inf, -np.inf, 0.0
-    for first in range(0, len(phi), _AT_ONCE):
-        some = phi[first : first + _AT_ONCE]
+    for first in range(0, len(phi), CACHED):
+        some = phi[first : first + CACHED]
         low[:dim] = np.minimum(low[:dim], _over_rows(np.minimum, some))
         high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
         total[:dim] += _over_rows(np.add, some)
@@ -66,9 +64,9 @@ def second_moments(
     """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
     width = len(inverse_sd)
     gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
-    for first in range(0, len(phi), _AT_ONCE):
-        x = scaled(phi[first : first + _AT_ONCE], centre, inverse_sd)
-        target = (y[first : first + _AT_ONCE] - target_centre) / target_unit
+    for first in range(0, len(phi), CACHED):
+        x = scaled(phi[first : first + CACHED], centre, inverse_sd)
+        target = (y[first : first + CACHED] - target_centre) / target_unit
         gram += x.T @ x
         cross += target @ x
         square += float(target @ target)
@@ -90,16 +88,20 @@ def pair_moments(
 
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
-    sizes = np.diff(offsets)
-    x = scaled(phi, centre, inverse_sd)
-    residual = ((y - target_centre) / target_unit)[:, None] - x @ models
-    found = []
-    for own, left in zip(weight.T, residual.T, strict=True):
-        counts = (sizes > 1) & (own > _NEGLIGIBLE)
-        e = x * (left * np.repeat(np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1)), sizes))[:, None]
-        whole = by_client(e, offsets)
-        found.append(packed(whole.T @ whole - e.T @ e))
-    return np.stack(found)
+    width, first = len(centre), 0
+    found = np.zeros((weight.shape[1], width, width))
+    for rows, edges in pieces(offsets):
+        sizes, shares = np.diff(edges), weight[first : first + len(edges) - 1]
+        first += len(sizes)
+        x = scaled(phi[rows], centre, inverse_sd)
+        residual = ((y[rows] - target_centre) / target_unit)[:, None] - x @ models
+        for total, own, left in zip(found, shares.T, residual.T, strict=True):
+            counts = (sizes > 1) & (own > _NEGLIGIBLE)
+            scale = np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1))
+            e = x * (left * np.repeat(scale, sizes))[:, None]
+            whole = by_client(e, edges)
+            total += whole.T @ whole - e.T @ e
+    return packed(found)
 
 
 def project(

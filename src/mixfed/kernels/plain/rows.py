@@ -9,6 +9,8 @@ import numpy as np
 
 from ...core.arrays import Array, Floats, Ints
 
+CACHED = 2048
+"""Rows that stay in the cache, with what is made of them, about."""
 AT_ONCE = 2_000_000
 """Numbers of clients that are looked at side by side, about."""
 
@@ -26,6 +28,15 @@ def scaled(phi: Array, centre: Array, inverse_sd: Array) -> Floats:
 def by_client(values: Floats, offsets: Ints) -> Floats:
     """Sum rows (n, ...) over each client. -> (m, ...)."""
     return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0)) if len(offsets) > 1 else values[:0]
+
+
+def pieces(offsets: Ints) -> Iterator[tuple[slice, Ints]]:
+    """Cut clients into pieces whose rows stay in the cache: their rows, and offsets from the first of these."""
+    begin = 0
+    while begin < len(offsets) - 1:
+        end = max(begin + 1, int(np.searchsorted(offsets, offsets[begin] + CACHED, "right")) - 1)
+        yield slice(offsets[begin], offsets[end]), offsets[begin : end + 1] - offsets[begin]
+        begin = end
 
 
 def alike(offsets: Ints, numbers: int) -> Iterator[tuple[Ints, Ints]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ..core.threads import side_by_side
 from ..exchange.base import Batch, Query
 from ..exchange.pool import Pool, Sample
 
@@ -35,8 +36,11 @@ def converse(
     report: Callable[[Sequence[Query[Any, Any]], Sequence[Any]], None] | None = None,
     who: Sample | None = None,
 ) -> list[Any]:
-    """Lead conversations side by side: in each exchange the next query of every one that has not ended."""
-    talks = [Talk(conversation) for conversation in conversations]
+    """Lead conversations side by side: in each exchange the next query of every one that has not ended.
+
+    What the server can do by itself before they ask anything is done on a thread for each.
+    """
+    talks = list(side_by_side(Talk[Any, Any], conversations))
     while going := [talk for talk in talks if talk.query is not None]:
         queries = tuple(talk.query for talk in going if talk.query is not None)
         replies = (pool.ask(queries[0], who),) if len(queries) == 1 else pool.ask(Batch(queries), who).parts

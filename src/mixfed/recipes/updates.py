@@ -90,28 +90,20 @@ def squares_after(reply: MixtureReply, step: Floats) -> Floats:
     return np.asarray(np.maximum(left, 0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Newton:
-    """Newton's steps from a candidate."""
-
-    steps: Candidates
-    """One for each damping that gave a step; the last is the least damped."""
-    newton_decrement: float
-    """How much likelihood Newton's full step promises; infinite where the likelihood is not concave."""
-
-
 def newton(
     candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, dampings: tuple[float, ...], rules: Penalty
-) -> Newton:
+) -> tuple[Candidates, float]:
     """Take damped Newton steps from candidate c, whose missing information is known, by pairs of kinds.
 
-    A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step.
+    A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step. Gives a candidate for
+    each damping that gave a step, the last being the least damped, and how much likelihood Newton's full step promises:
+    infinite where the likelihood is not concave.
     """
     k, dim = candidates.theta[c].shape
     gradient, complete = _score(candidates, reply, c, rules), complete_information(candidates, reply, c, rules)
     reduce_, missing = parameters(k, dim, rules.shared_noise), mirrored(missing, k)
     slope = reduce_.T @ gradient.ravel()
-    steps, newton_decrement = [], np.inf
+    steps, newton_decrement = [candidates.pick([])], np.inf
     for damping in dampings:
         information = reduce_.T @ (complete - damping * missing) @ reduce_
         try:
@@ -121,7 +113,7 @@ def newton(
         if damping == 1.0:
             newton_decrement = float(0.5 * slope @ step)
         steps.append(_moved(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
-    return Newton(Candidates.stack(steps) if steps else candidates.pick([]), newton_decrement)
+    return Candidates.stack(steps), newton_decrement
 
 
 def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, rules: Penalty) -> Floats | None:

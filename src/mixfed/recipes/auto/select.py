@@ -12,7 +12,6 @@ import numpy as np
 
 from ...core import draws
 from ...core.arrays import Floats
-from ...core.threads import side_by_side
 from ...exchange.base import Query
 from ...exchange.local_update import Update
 from ...exchange.mixture import Candidates, MixtureReply, MixtureSums
@@ -101,7 +100,7 @@ class Selection:
     def scan(self, ks: Iterable[int]) -> None:
         """Fit numbers of kinds, near enough to compare them."""
         self.sample = self.survey.scanned()
-        results = self.converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
+        results = self.converse("kinds", [self._quick(k) for k in ks], self.sample)
         self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
 
     def supported(self, most: int) -> int:
@@ -225,13 +224,7 @@ class Selection:
         return float(likelihood - asked.rows[0].sum() * np.log(self.survey.units.scale))
 
     def _quick(self, k: int) -> Conversation:
-        """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
-        if self.survey.anchors is None:
-            return self._quick_later(k)
-        candidates, rules = anchor_candidates(self.survey, k, seed=self.seed, quick=True)
-        return refine(self.survey.units, candidates, rules)
-
-    def _quick_later(self, k: int) -> Conversation:
+        """Fit k kinds near enough."""
         candidates, rules = yield from self._propose(k, quick=True)
         return (yield from refine(self.survey.units, candidates, rules))
 

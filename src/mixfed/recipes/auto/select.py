@@ -3,10 +3,12 @@
 for each k: propose -> refine -> BIC -> for the best k: refine, look again
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +31,9 @@ from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .summed_starts import summed_candidates
 from .survey import Survey
+
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 T = TypeVar("T")
 
@@ -194,15 +199,14 @@ class Selection:
             if better is found:
                 break
             found = better
-        elsewhere = False
-        if self.sample is not None:
-            if not everyone:
-                return found
-            elsewhere = True
-            more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
-            if more is not None:  # a step on the way from few clients to all
-                found = self.one("refine", polish(units, found, steps=1), more)
-        return self.one("refine", polish(units, found, elsewhere=elsewhere))
+        if self.sample is None:
+            return self.one("refine", polish(units, found))
+        if not everyone:
+            return found
+        more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
+        if more is not None:  # a step on the way from few clients to all
+            found = self.one("refine", polish(units, found, steps=1), more)
+        return self.one("refine", polish(units, found, elsewhere=True))
 
     def _near(self) -> float:
         """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
@@ -215,11 +219,11 @@ class Selection:
         best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
         return self.one("local updates", refine_locally(units, best.mixture, update, rounds, rules))
 
-    def likelihood(self, found: Maximum) -> float:
+    def likelihood(self, found: Maximum | Fitted) -> float:
         """Log likelihood in the target's units, with all constants."""
-        return self.in_units(found.likelihood, found.reply)
+        return self._in_units(found.likelihood, found.reply)
 
-    def in_units(self, likelihood: float, asked: MixtureReply | RandomEffectsReply) -> float:
+    def _in_units(self, likelihood: float, asked: MixtureReply | RandomEffectsReply) -> float:
         """Give a log likelihood of standard units in the target's, with all constants."""
         return float(likelihood - asked.rows[0].sum() * np.log(self.survey.units.scale))
 
@@ -234,12 +238,6 @@ class Selection:
             return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
         rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
         return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
-
-    def _info(self, said: list[Any]) -> Info:
-        if not said:
-            return Info()
-        best = max(self.in_units(reply.likelihood.max(), reply) for reply in said)
-        return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
 
     def one(self, phase: str, conversation: Generator[Query[Any, Any], Any, T], who: Sample | None = None) -> T:
         """Lead one conversation."""
@@ -261,7 +259,13 @@ class Selection:
             ]
             if said and self.sample == who:
                 self.searched_clients = round(float(said[0][1].clients[0].sum()))
-            info = self._info([reply for _, reply in said])
+            info = Info()
+            if said:
+                info = Info(
+                    max(self._in_units(reply.likelihood.max(), reply) for _, reply in said),
+                    sum(len(reply.likelihood) for _, reply in said),
+                    round(float(said[0][1].rows[0].sum())),
+                )
             if len(said) == 1:
                 (query, reply), before = said[0], last
                 last = query.units, query.candidates.theta[np.argmax(reply.likelihood)]

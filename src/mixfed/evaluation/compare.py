@@ -105,12 +105,15 @@ def compare(
     ``share`` of the rows of each client is held out, at random and anew in each of the ``splits``; or, if ``when`` (n,)
     is given, the latest rows of each client, once. ``watch`` is told each rival and split before it begins.
     """
-    chosen = _chosen(rivals)
+    chosen = list(RIVALS if rivals is None else rivals)
+    for name in chosen:
+        if name not in RIVALS:
+            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
     if rows.y is None:
         raise DataError("these rows have no target")
     if not 0 < share < 1 or splits < 1:
         raise SettingsError(f"share = {share:g} must be between 0 and 1, and splits = {splits} at least 1")
-    settings, told = settings or AutoSettings(), []
+    settings, told = dataclasses.replace(settings or AutoSettings(), personal=False), []
     for split in range(1 if when is not None else splits):
         held = hold_out(rows.owner, share, draws.generator(seed, "hold out", split), when)
         if not held.any():
@@ -118,7 +121,7 @@ def compare(
         train, test = _part(rows, ~held), _part(rows, held)
         clients = Clients.from_rows(train)
         small = _is_small(clients, test)
-        task = _Task(clients, n_clusters, dataclasses.replace(settings, personal=False), seed)
+        task = _Task(clients, n_clusters, settings, seed)
         outcomes = []
         for name in chosen:
             if watch is not None:
@@ -162,27 +165,11 @@ class _Task:
         return model, model.assign(self.clients, uncertainty=False)
 
 
-def _one_model(task: _Task) -> Fitted:
-    return task.kinds(1, personal=False)[0], None
-
-
-def _mixed_model(task: _Task) -> Fitted:
-    return task.kinds(1, personal=True)
-
-
-def _kinds_soft(task: _Task) -> Fitted:
-    return task.kinds(task.n_clusters, personal=False)
-
-
 def _kinds_hard(task: _Task) -> Fitted:
     """Fit as soft kinds are, and predict by the most probable one."""
     model, known = task.kinds(task.n_clusters, personal=False)
     assert known is not None
     return model, dataclasses.replace(known, probabilities=np.eye(model.n_clusters)[known.cluster])
-
-
-def _kinds_personal(task: _Task) -> Fitted:
-    return task.kinds(task.n_clusters, personal=True)
 
 
 def _own_ridge(task: _Task) -> Fitted:
@@ -193,25 +180,17 @@ def _own_ridge(task: _Task) -> Fitted:
     return _ridge(task.clients, common, slopes=True)
 
 
-def _ridge_to_common(task: _Task) -> Fitted:
-    """Shrink each client's model to the pooled one."""
-    return _ridge(task.clients, None, slopes=True)
-
-
-def _random_intercept(task: _Task) -> Fitted:
-    """One slope for all, by generalised least squares, and an intercept for each client."""
-    return _ridge(task.clients, None, slopes=False)
-
-
 RIVALS: dict[str, Callable[[_Task], Fitted]] = {
-    "one model": _one_model,
+    "one model": lambda task: (task.kinds(1, personal=False)[0], None),
     "one ridge per client": _own_ridge,
-    "ridge to the common model": _ridge_to_common,
-    "random intercept": _random_intercept,
-    "mixed model": _mixed_model,
+    # Each client's model shrinks to the pooled one.
+    "ridge to the common model": lambda task: _ridge(task.clients, None, slopes=True),
+    # One slope for all, by generalised least squares, and an intercept for each client.
+    "random intercept": lambda task: _ridge(task.clients, None, slopes=False),
+    "mixed model": lambda task: task.kinds(1, personal=True),
     "kinds, hard": _kinds_hard,
-    "kinds, soft": _kinds_soft,
-    "kinds + personal": _kinds_personal,
+    "kinds, soft": lambda task: task.kinds(task.n_clusters, personal=False),
+    "kinds + personal": lambda task: task.kinds(task.n_clusters, personal=True),
 }
 """All rivals, in the order of the table."""
 
@@ -263,14 +242,6 @@ def _misfit(logs: Floats, pool: LocalPool, units: StandardUnits, theta: Floats, 
 
 
 # ---------------------------------------------------------------- helpers
-
-
-def _chosen(rivals: Iterable[str] | None) -> list[str]:
-    chosen = list(RIVALS if rivals is None else rivals)
-    for name in chosen:
-        if name not in RIVALS:
-            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
-    return chosen
 
 
 def _part(rows: Rows, which: Bools) -> Rows:

@@ -125,12 +125,11 @@ def convergence(phases: Iterable[str], stop: str) -> str:
     return said + (f"It ended because {stop}." if stop else "")
 
 
-def overlap() -> str:
-    """Say how to read the table of mix-ups."""
-    return (
-        "Of the clients that were put into a kind, how many belong to each, by their probabilities. Kinds that mix "
-        "are hard to tell apart."
-    )
+OVERLAP = (
+    "Of the clients that were put into a kind, how many belong to each, by their probabilities. Kinds that mix "
+    "are hard to tell apart."
+)
+"""How to read the table of mix-ups."""
 
 
 def clients(digest: dict[str, Any]) -> str:

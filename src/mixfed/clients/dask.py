@@ -121,9 +121,7 @@ class DaskPool:
         pool._begin(client, patience)
         pool._source = FromFiles(places, (client_column, target_column, wanted, intercept))
         pool._shards = [None] * len(places)
-        titles = pool._collect(
-            lambda: [delayed(shard_title, pure=False)(shard) for shard in pool._held()], "reading files"
-        )
+        titles = pool.each_shard(shard_title, "reading files")
         names = [str(path) for path in paths]
         for name, title in zip(names, titles, strict=True):
             compare_titles(names[0], titles[0], name, title)

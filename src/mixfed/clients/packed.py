@@ -183,9 +183,8 @@ class Clients(Packing):
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
         sizes = self.rows[who]
-        offsets = offsets_of(sizes)
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
-        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets, self.ids[who], self.features)
+        rows = ranges(self.offsets[who], sizes)
+        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets_of(sizes), self.ids[who], self.features)
 
 
 def offsets_of(sizes: Ints) -> Ints:
@@ -193,6 +192,13 @@ def offsets_of(sizes: Ints) -> Ints:
     offsets = np.zeros(len(sizes) + 1, np.int64)
     sizes.cumsum(out=offsets[1:])
     return offsets
+
+
+def ranges(begins: Ints, sizes: Ints) -> Ints:
+    """Put the ranges ``begin:begin + size`` (c of each) one behind another."""
+    offsets = offsets_of(sizes)
+    rows: Ints = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], sizes)
+    return rows
 
 
 def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:

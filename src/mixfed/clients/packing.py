@@ -21,7 +21,7 @@ from ..tables.roles import Plan, Watch
 from ..tables.rows import with_intercept
 from ..tables.sources import Source
 from ..tables.write import write_parquet
-from .packed import Clients, content_digest, offsets_of
+from .packed import Clients, content_digest, offsets_of, ranges
 from .row_files import RowWriter
 from .store import FILES, FORMAT, Store, is_store
 
@@ -78,9 +78,8 @@ def _by_client(offsets: Ints, write: Callable[[Ints, Array, Floats], None]) -> P
             owner, phi, y = owner[order], phi[order], y[order]
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
         here, counts = owner[begins], np.diff(begins, append=len(owner))
-        places = np.repeat(free[here] - begins, counts) + np.arange(len(owner))
+        write(ranges(free[here], counts), phi, y)
         free[here] += counts
-        write(places, phi, y)
 
     return put
 

@@ -139,7 +139,8 @@ def open_clients(
         if path.is_dir():
             raise DataError(f"{path}: this folder has no packed table in it: make one with mixfed pack")
         if client is None or target is None:
-            raise _unnamed(path)
+            columns = ", ".join(open_source(path).schema.names)
+            raise SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")
         return Clients.from_file(path, client, target, features, intercept=intercept)
     store = Store.open(path, intercept=intercept)
     for what, wanted, there in (("client", client, store.client_column), ("target", target, store.target_column)):
@@ -166,9 +167,3 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
     content: dict[str, Any] = about
     return content
-
-
-def _unnamed(path: Path) -> SettingsError:
-    """Say which columns there are to choose from."""
-    columns = ", ".join(open_source(path).schema.names)
-    return SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")

@@ -113,7 +113,9 @@ def compare(
         raise DataError("these rows have no target")
     if not 0 < share < 1 or splits < 1:
         raise SettingsError(f"share = {share:g} must be between 0 and 1, and splits = {splits} at least 1")
-    settings, told = dataclasses.replace(settings or AutoSettings(), personal=False), []
+    settings = dataclasses.replace(settings or AutoSettings(), personal=False)
+    scores: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in chosen}
+    held_out = []
     for split in range(1 if when is not None else splits):
         held = hold_out(rows.owner, share, draws.generator(seed, "hold out", split), when)
         if not held.any():
@@ -122,14 +124,13 @@ def compare(
         clients = Clients.from_rows(train)
         small = _is_small(clients, test)
         task = _Task(clients, n_clusters, settings, seed)
-        outcomes = []
+        held_out.append((int(held.sum()), int(small.sum())))
         for name in chosen:
             if watch is not None:
                 watch(name, split)
-            outcomes.append(_score(name, task, test, small))
-        told.append((outcomes, int(held.sum()), int(small.sum())))
-    gathered = [_gathered(name, [outcomes[place] for outcomes, _, _ in told]) for place, name in enumerate(chosen)]
-    return Comparison(tuple(gathered), len(rows.ids), len(rows.owner), told[0][1], told[0][2])
+            scores[name].append(_score(name, task, test, small))
+    outcomes = tuple(_outcome(name, scores[name]) for name in chosen)
+    return Comparison(outcomes, len(rows.ids), len(rows.owner), *held_out[0])
 
 
 def hold_out(owner: Ints, share: float, rng: np.random.Generator, when: Floats | None = None) -> Bools:
@@ -258,24 +259,23 @@ def _is_small(clients: Clients, test: Rows) -> Array:
     return few[test.owner]
 
 
-def _score(name: str, task: _Task, test: Rows, small: Array) -> Outcome:
-    """Fit one rival, and let it predict."""
+def _score(name: str, task: _Task, test: Rows, small: Array) -> tuple[float, float, float, int]:
+    """Fit one rival, and let it predict. -> both errors, seconds, number of kinds."""
     assert test.y is not None
     begun = time.perf_counter()
     model, known = RIVALS[name](task)
     errors = (model.predict(test, known) - test.y) ** 2
     seconds = time.perf_counter() - begun
-    both = float(np.sqrt(errors.mean())), float(np.sqrt(errors[small].mean())) if small.any() else np.nan
-    return Outcome(name, *both, seconds, (both,), (model.n_clusters,))
+    rmse_small = float(np.sqrt(errors[small].mean())) if small.any() else np.nan
+    return float(np.sqrt(errors.mean())), rmse_small, seconds, model.n_clusters
 
 
-def _gathered(name: str, outcomes: Sequence[Outcome]) -> Outcome:
+def _outcome(name: str, scores: Sequence[tuple[float, float, float, int]]) -> Outcome:
     """Take the means over splits."""
-    rmse, seconds = (float(np.mean([getattr(one, what) for one in outcomes])) for what in ("rmse", "seconds"))
-    small = [one.rmse_small for one in outcomes if np.isfinite(one.rmse_small)]
-    rmse_small = float(np.mean(small)) if small else np.nan
-    by_split = tuple(errors for one in outcomes for errors in one.by_split)
-    return Outcome(name, rmse, rmse_small, seconds, by_split, tuple(k for one in outcomes for k in one.n_clusters))
+    rmse, rmse_small, seconds, n_clusters = zip(*scores, strict=True)
+    small = [error for error in rmse_small if np.isfinite(error)]
+    means = float(np.mean(rmse)), float(np.mean(small)) if small else np.nan, float(np.mean(seconds))
+    return Outcome(name, *means, tuple(zip(rmse, rmse_small, strict=True)), n_clusters)
 
 
 def _or_none(number: float) -> float | None:

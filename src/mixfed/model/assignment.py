@@ -107,7 +107,8 @@ class Assignment:
         for name in _LISTS:
             values = getattr(self, name)
             if values.shape[2]:
-                columns |= {f"{name}_{j}": _as_lists(values[:, j]) for j in range(values.shape[1])}
+                parts = (pa.FixedSizeListArray.from_arrays(own.ravel(), own.shape[1]) for own in values.swapaxes(0, 1))
+                columns |= {f"{name}_{j}": part for j, part in enumerate(parts)}
         return columns
 
     @classmethod
@@ -118,11 +119,6 @@ class Assignment:
         lists = (np.stack([_from_lists(table[f"{name}_{j}"]) for j in kinds], axis=1) for name in kept)
         shares = np.column_stack([table[f"probability_{j}"].to_numpy() for j in kinds])
         return cls(table["client"].to_numpy(), table["rows"].to_numpy(), shares, *lists)
-
-
-def _as_lists(values: Floats) -> Any:
-    """Make a column of lists of values (c, r)."""
-    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(values).ravel(), values.shape[1])
 
 
 def _from_lists(column: Any) -> Floats:

@@ -270,15 +270,11 @@ class Selection:
                 (query, reply), before = said[0], last
                 last = query.units, query.candidates.theta[np.argmax(reply.likelihood)]
                 if before is not None and before[0] is last[0]:  # else in other units
-                    info = dataclasses.replace(info, movement=_movement(before[1], last[1]))
+                    gaps = np.linalg.norm(last[1][:, None] - before[1][None], axis=2)
+                    info = dataclasses.replace(info, movement=float(gaps.min(axis=1).max()))
             self.run.report(phase, round_, 0, info)
 
         return converse(self.run.pool, conversations, report, who)
-
-
-def _movement(before: Floats, now: Floats) -> float:
-    """Say how far models have moved: the largest of the distances to the nearest before. (k, d), (k, d)."""
-    return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
 
 
 def _levelled(units: StandardUnits, start: Floats) -> Candidates:

@@ -112,7 +112,7 @@ def newton(
             continue
         if damping == 1.0:
             newton_decrement = float(0.5 * slope @ step)
-        steps.append(_moved(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
+        steps.append(after_step(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
     return Candidates.stack(steps), newton_decrement
 
 
@@ -163,7 +163,7 @@ def _score(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) 
     return np.column_stack([slope, noise, weight])
 
 
-def _moved(candidate: Candidates, step: Floats) -> Candidates:
+def after_step(candidate: Candidates, step: Floats) -> Candidates:
     """Move one candidate by a step (k, d + 2); noise and weights by at most a factor of e or so."""
     log_weight = candidate.log_weight + np.clip(step[None, :, -1], -2.0, 2.0)
     log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))

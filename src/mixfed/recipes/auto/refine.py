@@ -42,7 +42,7 @@ _PATIENCE = 20.0
 """A candidate goes on if so many gains like its last would bring it to the best."""
 _RUNNERS = (6, 4, 4, 3, 3, 2)
 """Candidates that go on after each Newton round, at most."""
-_MANY = 160
+MANY = 160
 """From so many parameters on, information is dear: it is asked for the leader only, at fewer dampings."""
 _DAMPINGS = (0.8, 0.97, 1.0)
 _DAMPINGS_MANY = (0.9, 1.0)
@@ -95,7 +95,7 @@ def refine(
     if len(candidates) == 0:
         return None
     _, k, dim = candidates.theta.shape
-    many = k * (dim + 2) > _MANY
+    many = k * (dim + 2) > MANY
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
     best = leader = None
     for round_ in range(_MOST_ROUNDS):

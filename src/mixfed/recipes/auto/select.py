@@ -51,7 +51,7 @@ _LOOK_EXCHANGES = 11
 survey takes 4, and a federation one to enrol its sites and one to give them the model."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
-_PATIENCE = 2
+PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
 
 
@@ -100,7 +100,7 @@ class Selection:
             ks = range(tried + 1, min(tried + wanted, most) + 1)
             self.scan(ks)
             tried = ks[-1]
-            wanted = _PATIENCE - (tried - self.best())
+            wanted = PATIENCE - (tried - self.best())
 
     def scan(self, ks: Iterable[int]) -> None:
         """Fit numbers of kinds, near enough to compare them."""

@@ -58,27 +58,17 @@ def _columns(survey: Survey, features: tuple[str, ...]) -> list[str]:
 
 def _outliers(survey: Survey, features: tuple[str, ...]) -> list[str]:
     """Look for columns in which a single value makes up most of the variation."""
-    census, spread = survey.census, survey.spread
+    census = survey.census
     if census.n_rows < _ROWS_FOR_OUTLIERS:
         return []
-    mean = census.total / census.n_rows
-    farthest = _reach(mean, census.low, census.high)
-    target_mean = census.target / census.n_rows
-    target_farthest = _reach(np.asarray(target_mean), np.asarray(census.target_low), np.asarray(census.target_high))
-    wild = [
-        f"column '{features[place]}'"
-        for place in np.flatnonzero(farthest > _WILD * np.sqrt(census.n_rows) * spread)
-        if spread[place] > 0
-    ]
-    if target_farthest > _WILD * np.sqrt(census.n_rows) * survey.target_spread:
-        wild.append("the target")
-    return [f"a single value makes up most of the variation of {what}: is it a mistake?" for what in wild]
-
-
-def _reach(mean: Array, low: Array, high: Array) -> Array:
-    """Say how far from its mean a column reaches at least: its range is told in numbers of three bits."""
-    inner_high, inner_low = high - np.abs(high) / _BLUR, low + np.abs(low) / _BLUR
-    return np.maximum(inner_high - mean, mean - inner_low)
+    names = [*(f"column '{name}'" for name in features), "the target"]
+    mean = np.append(census.total, census.target) / census.n_rows
+    low, high = np.append(census.low, census.target_low), np.append(census.high, census.target_high)
+    spread = np.append(survey.spread, survey.target_spread)
+    # A column reaches so far from its mean at least: its range is told in numbers of three bits.
+    farthest = np.maximum(high - np.abs(high) / _BLUR - mean, mean - (low + np.abs(low) / _BLUR))
+    wild = np.flatnonzero((farthest > _WILD * np.sqrt(census.n_rows) * spread) & (spread > 0))
+    return [f"a single value makes up most of the variation of {names[place]}: is it a mistake?" for place in wild]
 
 
 def _clients(survey: Survey) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,19 +22,15 @@ from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, roots
 from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW, Stop
-from ..auto.refine import Maximum
+from ..auto.refine import CONVERGED, NEAR, Maximum
+from ..auto.select import PATIENCE, Selection
 from ..standardise import from_scaled
 from ..updates import Penalty
-from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish_random_effects, started
+from .climb import following, last_step, newton_rounds, next_sample, polish_random_effects, started
 from .fitted import Fitted
 from .starts import drawn, multi_start
 from .updates import cost_of_diagonal, count_parameters
 
-if TYPE_CHECKING:
-    from ..auto.select import Selection
-
-_PATIENCE = 2
-"""So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
@@ -112,8 +108,8 @@ def _choose(search: Selection, most: int) -> list[Tried]:
     forms = _forms(search)
     tried = single = _single(search)
     done, best = 1, single[0]
-    while done < min(most, best.k + _PATIENCE):
-        ks = range(done + 1, min(done + _PATIENCE, most) + 1)
+    while done < min(most, best.k + PATIENCE):
+        ks = range(done + 1, min(done + PATIENCE, most) + 1)
         search.scan([k for k in ks if k not in search.scanned])
         tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single)
         best, done = _best(search, tried), ks[-1]

@@ -101,8 +101,8 @@ def residuals(model: Model) -> str:
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "
-        "normal distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one side) "
-        "say that probabilities are too bold, that a column is missing, or that the target should be transformed."
+        "normal distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one "
+        "side) say that probabilities are too bold, that a column is missing, or that the target should be transformed."
         f"{sample}"
     )
 

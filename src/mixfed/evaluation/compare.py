@@ -83,8 +83,6 @@ class Comparison:
         for one in content["outcomes"]:
             one["rmse_small"] = _or_none(one["rmse_small"])
             one["by_split"] = [[_or_none(error) for error in errors] for errors in one["by_split"]]
-            one["n_clusters"] = list(one["n_clusters"])
-        content["outcomes"] = list(content["outcomes"])
         return content
 
 

@@ -240,9 +240,6 @@ def _read_value(text: str, decimal: str) -> tuple[float, ValueType]:
 
 def _days(column: pa.ChunkedArray) -> Floats:
     """Give dates as days since 1970-01-01, which needs nothing of the table and so is the same at predict."""
-    if pa.types.is_date32(column.type):
-        days: Floats = pc.cast(pc.cast(column, pa.int32()), pa.float64()).to_numpy()
-        return days
     column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
     ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
     return ticks / (_DAY * _TICKS[column.type.unit])

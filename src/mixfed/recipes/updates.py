@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array
 
 from ..core.arrays import Array, Bools, Floats
 from ..core.symmetric import mirrored, unpacked
@@ -125,21 +127,27 @@ def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Flo
         inverse = cho_solve(cho_factor(information), np.eye(len(information)))
     except np.linalg.LinAlgError:
         return None
-    whole = reduce_ @ inverse @ reduce_.T
-    return np.stack([whole[j : j + dim, j : j + dim] for j in range(0, k * (dim + 2), dim + 2)])
+    return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
 
 
-def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
-    """Say how k (d + 2) numbers (theta, log variance, log weight of each kind) depend on the free ones. -> (p, free).
+_NO_NUMBERS = np.zeros(0, dtype=np.bool_)
 
-    Log weights count from that of the last kind; a noise that is shared is one number.
+
+def parameters(k: int, dim: int, shared_noise: bool, numbers: Bools = _NO_NUMBERS) -> Any:
+    """Say how the numbers of a mixture (theta, log variance, log weight of each kind) depend on the free ones.
+
+    Log weights count from that of the last kind; a noise that is shared is one number. Of a kind's other ``numbers``
+    (v,), if it has any, some may be left out. -> (k (d + 2 + v), free), sparse.
     """
-    places = np.arange(k * (dim + 2)).reshape(k, dim + 2)
-    columns = list(np.eye(places.size)[places[:, :dim].ravel()])
-    noise = np.eye(places.size)[places[:, dim]]
-    columns += [noise.sum(axis=0)] if shared_noise else list(noise)
-    columns += list(np.eye(places.size)[places[:-1, dim + 1]])
-    return np.array(columns).T
+    places = np.arange(k * (dim + 2 + len(numbers))).reshape(k, -1)
+    groups = [
+        *places[:, :dim].reshape(-1, 1),
+        *([places[:, dim]] if shared_noise else places[:, dim, None]),
+        *places[:-1, dim + 1, None],
+        *places[:, dim + 2 :][:, numbers].reshape(-1, 1),
+    ]
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
 
 
 def complete_information(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) -> Floats:

@@ -72,11 +72,6 @@ class Comparison:
     held_out_small: int
     """Of these, rows of small clients."""
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Give a table with a row for each rival."""
-        names = ("rival", "rmse", "rmse_small", "seconds")
-        return {name: [getattr(one, name) for one in self.outcomes] for name in names}
-
     def to_dict(self) -> dict[str, Any]:
         """Give what ``--json`` says; what is not a number becomes None."""
         content = dataclasses.asdict(self)

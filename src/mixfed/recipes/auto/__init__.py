@@ -5,9 +5,11 @@
 The result is the maximum of the likelihood, so it depends neither on a start nor on the units of the table.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from .refine import Maximum
 from .select import Info, Selection
 from .survey import SURVEY_EXCHANGES, make_survey
 from .warnings import find_warnings
+
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 
 def fit_auto(
@@ -87,16 +92,15 @@ def _fit_personal(search: Selection, features: tuple[str, ...], most: int, start
     from .. import personal  # which a plain fit can do without
     from ..personal.updates import count_parameters, model_covariance
 
-    run, units = search.run, search.survey.units
-    with run.timing("personal"):
+    with search.run.timing("personal"):
         found, tried = personal.fit_personal(search, most, start)
-    plain, factor = personal.as_refined(found), personal.factors_to_user(units, found)
-    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
-    return _fit(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
+    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(found))
+    factor = personal.factors_to_user(search.survey.units, found)
+    return _fit(found, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
 
 
 def _fit(
-    found: Maximum,
+    found: Maximum | Fitted,
     search: Selection,
     features: tuple[str, ...],
     covariances: Floats | None,

@@ -1,5 +1,9 @@
 """What cannot be known from the data: warnings that name the cause."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ...core.arrays import Array
@@ -7,6 +11,9 @@ from ...model.fit import Stop
 from ..settings import AutoSettings
 from .refine import Maximum
 from .survey import Survey
+
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 """A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard
@@ -18,7 +25,7 @@ _OVERLAP = 0.25
 
 
 def find_warnings(
-    found: Maximum,
+    found: Maximum | Fitted,
     survey: Survey,
     features: tuple[str, ...],
     order: Array,
@@ -31,7 +38,7 @@ def find_warnings(
         return ["the target has the same value in all rows: there is nothing to explain"]
     said = [*_columns(survey, features), *_outliers(survey, features), *_clients(survey), *_kinds(found, survey, order)]
     k = len(order)
-    if not settings.personal and survey.is_exact(found.reply):
+    if isinstance(found, Maximum) and survey.is_exact(found.reply):
         return [*said, "the models explain the target to the last digits: what is left is rounding, and tells nothing"]
     if scanned and k == max(scanned) and k == settings.max_clusters:
         said.append(
@@ -79,7 +86,7 @@ def _clients(survey: Survey) -> list[str]:
     return []
 
 
-def _kinds(found: Maximum, survey: Survey, order: Array) -> list[str]:
+def _kinds(found: Maximum | Fitted, survey: Survey, order: Array) -> list[str]:
     """Look for kinds that are too small, that overlap, or that no anchor stands for."""
     rows, clients = found.reply.rows[0][order], found.reply.clients[0][order]
     overlap = found.reply.overlap[0][np.ix_(order, order)]

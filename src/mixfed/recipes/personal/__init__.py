@@ -17,7 +17,7 @@ import numpy as np
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query, T
-from ...exchange.mixture import Candidates, MixtureReply
+from ...exchange.mixture import Candidates
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, roots
 from ...exchange.units import StandardUnits
@@ -256,23 +256,6 @@ def _finish(search: Selection, found: Fitted) -> Fitted:
 
 
 # ---------------------------------------------------------------- what the model is made of
-
-
-def as_refined(found: Fitted) -> Maximum:
-    """Look at the fit as at one without deviations, for all that is said of kinds and rows."""
-    reply, mixture = found.reply, found.mixture.plain
-    dim = mixture.theta.shape[2]
-    sums = MixtureReply(
-        reply.likelihood,
-        reply.clients,
-        reply.rows,
-        np.zeros_like(reply.rows),
-        reply.score[..., :dim],
-        reply.gram,
-        reply.overlap,
-        np.empty((0, *reply.missing.shape[1:])),
-    )
-    return Maximum(mixture, found.value, found.likelihood, sums, found.rules, found.newton_decrement, found.stop)
 
 
 def factors_to_user(units: StandardUnits, found: Fitted) -> Floats:

@@ -192,9 +192,11 @@ def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_floats(column: pa.ChunkedArray) -> Array:
-    """Give a column of numbers or dates as floating point numbers, and NaN where there is none."""
-    if is_date(column.type):
-        return _days(column)
+    """Give a column of numbers, or of dates as days, as floating point numbers, and NaN where there is none."""
+    if is_date(column.type):  # since 1970, which needs nothing of the table and so is the same at predict
+        column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
+        ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
+        return ticks / (_DAY * _TICKS[column.type.unit])
     if not pa.types.is_floating(column.type):
         column = pc.cast(column, pa.float64(), safe=False)
     values: Array = column.to_numpy()
@@ -236,13 +238,6 @@ def _read_value(text: str, decimal: str) -> tuple[float, ValueType]:
         when = when.replace(tzinfo=when.tzinfo or datetime.UTC)
         return (when - _EPOCH).total_seconds() / _DAY, ValueType.DATE
     return np.nan, ValueType.WORD
-
-
-def _days(column: pa.ChunkedArray) -> Floats:
-    """Give dates as days since 1970-01-01, which needs nothing of the table and so is the same at predict."""
-    column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
-    ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
-    return ticks / (_DAY * _TICKS[column.type.unit])
 
 
 def _plain(kind: pa.DataType) -> str:

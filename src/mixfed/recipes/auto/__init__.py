@@ -8,7 +8,6 @@ The result is the maximum of the likelihood, so it depends neither on a start no
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from ...model.model import Model, kind_order
 from ..recorder import Recorder, check_clusters
 from ..settings import AutoSettings, given_start
 from ..standardise import errors_to_user, to_user
-from ..updates import Penalty, covariance
+from ..updates import covariance
 from .refine import Maximum
-from .select import Info, Selection
-from .survey import SURVEY_EXCHANGES, make_survey
+from .select import Selection
+from .survey import make_survey
 from .warnings import find_warnings
 
 if TYPE_CHECKING:
@@ -57,17 +56,7 @@ def fit_auto(
         raise SettingsError(f"start has {len(start)} models, but there are to be {n_clusters} kinds")
     with one_blas_thread():
         with run.timing("survey"):
-            single, rounds = settings.anchors == "single", itertools.count(1)
-            survey = make_survey(
-                pool,
-                features[-1] == INTERCEPT,
-                most,
-                start,
-                Penalty(settings.shared_noise),
-                seed,
-                single=single,
-                report=lambda: run.report("survey", next(rounds), SURVEY_EXCHANGES - (not single), Info()),
-            )
+            survey = make_survey(run, features[-1] == INTERCEPT, most, start, settings, seed)
         if survey.target_spread == 0:
             most = 1  # there is nothing to tell kinds by
         search = Selection(run, survey, settings, seed, n_clusters)
@@ -121,7 +110,7 @@ def _fit(
         units.scale * np.exp(0.5 * mixture.log_variance[0][order]),
     )
     errors = None if covariances is None else errors_to_user(units, covariances[order])
-    said = find_warnings(found, survey, features, order, errors is not None, search.scanned, search.settings)
+    said = find_warnings(found, search, features, order, errors is not None)
     own = len(features) - (features[-1] == INTERCEPT)
     model = Model.from_mixture(
         final,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from .anchor_starts import anchor_candidates
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .summed_starts import summed_candidates
-from .survey import Survey
+from .survey import Info, Survey
 
 if TYPE_CHECKING:
     from ..personal.fitted import Fitted
@@ -53,26 +52,6 @@ _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
-
-
-@dataclass(frozen=True)
-class Info:
-    """What people look at."""
-
-    likelihood: float | None = None
-    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
-    candidates: int = 0
-    """Candidates asked about."""
-    rows: int | None = None
-    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
-    movement: float | None = None
-    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
-    standard units; None if numbers of kinds are compared."""
-
-    @property
-    def note(self) -> str:
-        """Say how it goes."""
-        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
 class Selection:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...model.fit import Stop
-from ..settings import AutoSettings
 from .refine import Maximum
+from .select import Selection
 from .survey import Survey
 
 if TYPE_CHECKING:
@@ -25,15 +25,10 @@ _OVERLAP = 0.25
 
 
 def find_warnings(
-    found: Maximum | Fitted,
-    survey: Survey,
-    features: tuple[str, ...],
-    order: Array,
-    has_errors: bool,
-    scanned: dict[int, Maximum],
-    settings: AutoSettings,
+    found: Maximum | Fitted, search: Selection, features: tuple[str, ...], order: Array, has_errors: bool
 ) -> list[str]:
     """Say what makes a fit doubtful. ``order`` (k,) is the order in which the kinds are shown."""
+    survey, scanned, settings = search.survey, search.scanned, search.settings
     if survey.target_spread == 0:
         return ["the target has the same value in all rows: there is nothing to explain"]
     said = [*_columns(survey, features), *_outliers(survey, features), *_clients(survey), *_kinds(found, survey, order)]

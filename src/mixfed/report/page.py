@@ -37,13 +37,17 @@ def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] |
     for record in numbers["trace"]:
         record["name"] = phase_name(record["phase"])
     sections = list(_sections(found, numbers, about))
-    heading = sentences.title(model, about.get("data"))
     return Template(static_text("page.html")).substitute(
         version=escape(__version__),
-        title=escape(heading),
+        title=escape(sentences.title(model, about.get("data"))),
         css=static_text("report.css"),
         links="".join(f'<a href="#{name}">{label}</a>' for name, label, _ in sections if label),
-        body=_header(model, numbers, heading) + "\n".join(html for _, _, html in sections),
+        facts=_facts(model),
+        tiles="".join(
+            f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
+            for number, what in sentences.tiles(model, numbers)
+        ),
+        body="\n".join(html for _, _, html in sections),
         # A tag within a name must not end the script that holds it.
         digest=json.dumps(numbers, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         script=static_text("report.js"),
@@ -83,7 +87,7 @@ def _sections(found: Fit, numbers: dict[str, Any], about: dict[str, Any]) -> Ite
     yield "run", "This run", _pair(_run(found, about), _theory(model))
 
 
-def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
+def _facts(model: Model) -> str:
     clients, rows = counts(model)
     facts = [f"{clients:,} clients", f"{rows:,} rows"] if clients else []
     facts.append(f"{len(model.features):,} {'feature' if len(model.features) == 1 else 'features'}")
@@ -91,14 +95,7 @@ def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
         facts.append(f"target <b>{escape(model.target_column)}</b>")
     if model.client_column:
         facts.append(f"client <b>{escape(model.client_column)}</b>")
-    tiles = "".join(
-        f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
-        for number, what in sentences.tiles(model, numbers)
-    )
-    return (
-        f'<header class="top"><h1>{escape(heading)}</h1><div class="soft">{" &middot; ".join(facts)}</div>'
-        f'<div class="tiles">{tiles}</div></header>'
-    )
+    return " &middot; ".join(facts)
 
 
 def _warnings(model: Model) -> str:
@@ -132,24 +129,12 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
 
 
 def _coefficients(model: Model) -> str:
-    common = "for a usual change" if "spread" in model.details else "one for all"
-    telling = '<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else ""
-    every = '<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else ""
-    controls = (
-        '<div class="controls" data-for="coefficients">'
-        f'<label>Scale <select id="units"><option value="common">{common}</option>'
-        '<option value="own">each row its own</option></select></label>'
-        f'<label>Order <select id="order">{telling}<option value="strongest">strongest</option>'
-        '<option value="table">as in the table</option></select></label>'
-        f"{every}</div>"
-    )
-    return _section(
-        "coefficients-section",
-        "Coefficients, side by side",
-        controls,
-        '<div class="plot" id="coefficients"></div>',
-        _caption(sentences.coefficients(model)),
-        f"<details><summary>All coefficients as a table</summary>{_coefficient_table(model)}</details>",
+    return Template(static_text("coefficients.html")).substitute(
+        common="for a usual change" if "spread" in model.details else "one for all",
+        telling='<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else "",
+        every='<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else "",
+        caption=escape(sentences.coefficients(model)),
+        table=_coefficient_table(model),
     )
 
 

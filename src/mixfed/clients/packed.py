@@ -38,11 +38,8 @@ class Packing:
     """What follows from the order of packed clients, wherever their rows are."""
 
     offsets: Ints
-    """(n_clients + 1,)"""
     ids: Array
-    """(n_clients,), sorted."""
     features: tuple[str, ...]
-    """The names of the columns of phi, and the intercept, if any, as the last."""
 
     @property
     def n_clients(self) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from ..core.files import write_text
@@ -10,7 +9,7 @@ from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
 from ..model.traits import by_difference, counts, digits, traits, typical_error
-from .page import static_text
+from .page import fill_in
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""
@@ -22,7 +21,8 @@ _PERSONAL = "\nWithin a kind, each client has a model of its own, close to that 
 def write_card(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> None:
     """Write the card of a fit, whole or not at all."""
     model, k = found.model, found.model.n_clusters
-    card = Template(static_text("card.md")).substitute(
+    card = fill_in(
+        "card.md",
         target=model.target_column or "the target",
         client=model.client_column or "clients",
         kinds="1 kind" if k == 1 else f"{k} kinds",

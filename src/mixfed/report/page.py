@@ -37,10 +37,11 @@ def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] |
     for record in numbers["trace"]:
         record["name"] = phase_name(record["phase"])
     sections = list(_sections(found, numbers, about))
-    return Template(static_text("page.html")).substitute(
+    return fill_in(
+        "page.html",
         version=escape(__version__),
         title=escape(sentences.title(model, about.get("data"))),
-        css=static_text("report.css"),
+        css=_static("report.css"),
         links="".join(f'<a href="#{name}">{label}</a>' for name, label, _ in sections if label),
         facts=_facts(model),
         tiles="".join(
@@ -50,13 +51,17 @@ def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] |
         body="\n".join(html for _, _, html in sections),
         # A tag within a name must not end the script that holds it.
         digest=json.dumps(numbers, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-        script=static_text("report.js"),
+        script=_static("report.js"),
     )
 
 
+def fill_in(name: str, **values: object) -> str:
+    """Fill in a file of `static`."""
+    return Template(_static(name)).substitute(values)
+
+
 @cache
-def static_text(name: str) -> str:
-    """Read a file of `static`."""
+def _static(name: str) -> str:
     return (files(__package__) / "static" / name).read_text(encoding="utf-8")
 
 
@@ -129,7 +134,8 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
 
 
 def _coefficients(model: Model) -> str:
-    return Template(static_text("coefficients.html")).substitute(
+    return fill_in(
+        "coefficients.html",
         common="for a usual change" if "spread" in model.details else "one for all",
         telling='<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else "",
         every='<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else "",
@@ -190,7 +196,8 @@ def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
 
 def _clients(model: Model, numbers: dict[str, Any]) -> str:
     several = model.n_clusters > 1
-    return Template(static_text("clients.html")).substitute(
+    return fill_in(
+        "clients.html",
         said=escape(sentences.clients(numbers)),
         hidden="" if several else " hidden",
         kinds="".join(f'<option value="{j}">kind {j}</option>' for j in range(model.n_clusters)),

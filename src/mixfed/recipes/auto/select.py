@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ...core import draws
 from ...core.arrays import Floats
-from ...exchange.base import Query
+from ...exchange.base import Query, T
 from ...exchange.local_update import Update
 from ...exchange.mixture import Candidates, MixtureReply, MixtureSums
 from ...exchange.pool import Sample
@@ -33,8 +33,6 @@ from .survey import Info, Survey
 
 if TYPE_CHECKING:
     from ..personal.fitted import Fitted
-
-T = TypeVar("T")
 
 _FIRST_LOOK = 4
 """Numbers of kinds tried at once to begin with; then as many as it takes to see that more are worse."""

@@ -163,8 +163,6 @@ def make_survey(
         rules = Penalty(settings.shared_noise)
         anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules)
         run.report("survey", 4, exchanges, Info())
-    constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
-    spread, target_spread = spreads(columns, squares, census)
     return Survey(
         census,
         units,
@@ -173,11 +171,10 @@ def make_survey(
         moments,
         anchors,
         anchor_weights,
-        constant,
-        combined,
+        np.flatnonzero(~columns.live),
+        np.flatnonzero(tied),
         design,
-        spread,
-        target_spread,
+        *spreads(columns, squares, census),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -77,17 +77,8 @@ class Tried:
         return int(self.found.mixture.theta.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """A mixture to be fitted: where from, and with which form of Psi."""
-
-    starts: Sequence[RandomEffects]
-    full: bool
-
-    @property
-    def k(self) -> int:
-        """Number of kinds."""
-        return int(self.starts[0].theta.shape[1])
+_Task: TypeAlias = tuple[Sequence[RandomEffects], bool]
+"""A mixture to be fitted: where from, and whether Psi is full."""
 
 
 def fit_personal(search: Selection, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
@@ -140,7 +131,7 @@ def _single(search: Selection) -> list[Tried]:
     """Fit one kind, the classical mixed model."""
     dim, rules = search.survey.units.dim, Penalty(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
-    tasks = [_Task([started(search.survey.units, pooled, full)], full) for full in _forms(search)]
+    tasks = [([started(search.survey.units, pooled, full)], full) for full in _forms(search)]
     return _tried(search, tasks, rules)
 
 
@@ -150,7 +141,7 @@ def _improved(
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     units = search.survey.units
     likely = min(single, key=lambda one: one.bic, default=None)
-    rules, tasks = plain[0].rules, []
+    rules, tasks = plain[0].rules, list[_Task]()
     if likely is not None:
         rules = rules.fitting(float(np.exp(likely.found.mixture.log_variance[0, 0])))
     for one in plain:
@@ -160,7 +151,7 @@ def _improved(
             if likely is not None and likely.found.full == form and k > 1:
                 rng = draws.generator(search.seed, "deviations", k)
                 own += drawn(units, likely.found, k, _starts(search, k), rng)
-            tasks.append(_Task(own, form))
+            tasks.append((own, form))
     return _tried(search, tasks, rules)
 
 
@@ -169,11 +160,11 @@ def _tried(search: Selection, tasks: Sequence[_Task], rules: Penalty) -> list[Tr
 
     Of many clients, a sample is asked about full covariances first, and about diagonal ones only where these may do.
     """
-    if _sample(search) is None or len({task.full for task in tasks}) == 1:
+    if _sample(search) is None or len({full for _, full in tasks}) == 1:
         return _compared(search, tasks, rules)
-    tried = _compared(search, [task for task in tasks if task.full], rules)
+    tried = _compared(search, [task for task in tasks if task[1]], rules)
     settled = {one.k for one in tried if _needs_full(search, one)}
-    rest = [task for task in tasks if not task.full and task.k not in settled]
+    rest = [(starts, full) for starts, full in tasks if not full and starts[0].theta.shape[1] not in settled]
     return tried + (_compared(search, rest, rules) if rest else [])
 
 
@@ -188,9 +179,9 @@ def _needs_full(search: Selection, one: Tried) -> bool:
 def _compared(search: Selection, tasks: Sequence[_Task], rules: Penalty) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
     units, who = search.survey.units, _sample(search)
-    most = max(task.k * _numbers(units, task.full) for task in tasks)
+    most = max(starts[0].theta.shape[1] * _numbers(units, full) for starts, full in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [multi_start(units, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
+    conversations = [multi_start(units, *task, rules, near, hurry=who is not None) for task in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:

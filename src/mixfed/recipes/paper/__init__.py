@@ -52,9 +52,9 @@ def fit_paper(
         while coarse.round < settings.rounds:
             coarse, progress = moment_descent.step(coarse, pool, roles, n_clusters, settings, seed)
             run.report("fedmd", coarse.round, settings.rounds, progress)
-        groups = group_anchors(coarse.theta, n_clusters, settings)
+        theta = group_anchors(coarse.theta, n_clusters, settings)
     with run.timing("fedx"):
-        state, info = fedx.init(groups.theta, pool, loss), None
+        state, info = fedx.init(theta, pool, loss), None
         while (stop := fedx.stopped(state, info, settings)) is None:
             state, info = fedx.step(state, pool, settings, loss)
             run.report("fedx", state.round, settings.refine_rounds, info)

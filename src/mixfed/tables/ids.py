@@ -19,17 +19,14 @@ _ARROWS = ("pandas", "polars")
 """Libraries whose columns tell Arrow more than NumPy: zones of times, and which values are missing."""
 
 
-def find_clients(groups: Any, source: str, first: int = 0) -> tuple[Array, Ints]:
-    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,).
-
-    ``first`` is the row of the whole table at which these rows begin.
-    """
-    ids, owner = encode_clients(_column(groups, source), source, first)
+def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
+    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,)."""
+    ids, owner = encode_clients(_column(groups, source), source)
     return ids.to_numpy(zero_copy_only=False), owner
 
 
 def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int = 0) -> tuple[pa.Array, Ints]:
-    """Do what `find_clients` does for a column of Arrow, and leave the ids there."""
+    """Do what `find_clients` does for a column of Arrow, which begins at row ``first``, and leave the ids there."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):

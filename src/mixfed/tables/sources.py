@@ -168,9 +168,9 @@ def _in_any_case(words: frozenset[str]) -> list[str]:
     return [case(word) for word in sorted(words) for case in (str.lower, str.upper, str.capitalize)]
 
 
-def open_source(path: Path, client: str | None = None) -> Source:
+def open_source(path: Path) -> Source:
     """Open a ``.parquet`` file, or a table in text."""
-    return read_by(lambda source: source, path, client)
+    return read_by(lambda source: source, path)
 
 
 def read_by(work: Callable[[Source], T], path: Path, client: str | None = None) -> T:

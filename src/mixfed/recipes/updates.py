@@ -127,7 +127,7 @@ def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Flo
         inverse = cho_solve(cho_factor(information), np.eye(len(information)))
     except np.linalg.LinAlgError:
         return None
-    return np.stack([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
+    return np.array([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
 
 
 _NO_NUMBERS = np.zeros(0, dtype=np.bool_)

@@ -32,9 +32,8 @@ def test_kinds_with_deviations_win_where_they_are_the_truth(compared):
 
 @pytest.mark.slow
 def test_the_result_is_a_table_and_json(compared):
-    columns = compared.columns()
-    assert {len(column) for column in columns.values()} == {len(RIVALS)}
     content = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
+    assert len(content["outcomes"]) == len(RIVALS)
     first = content["outcomes"][0]
     assert first["rmse"] == pytest.approx(np.mean([errors[0] for errors in first["by_split"]]))
     assert content["held_out"] > content["held_out_small"] > 0

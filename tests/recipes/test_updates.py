@@ -58,7 +58,7 @@ def test_the_information_is_the_curvature_of_the_likelihood(shared):
     complete = mixtures.complete_information(mixture, reply, 0, rules)
     information = free.T @ (complete - mirrored(reply.missing[0], k)) @ free
     np.testing.assert_allclose(information, -curvature, rtol=2e-3, atol=2e-2)
-    newton = mixtures.newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
-    assert newton.newton_decrement < 1e-10
+    _, newton_decrement = mixtures.newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
+    assert newton_decrement < 1e-10
     spread = mixtures.covariance(mixture, reply, 0, reply.missing[0], rules)
     np.testing.assert_allclose(spread[1], np.linalg.inv(information)[dim : 2 * dim, dim : 2 * dim], rtol=1e-8)

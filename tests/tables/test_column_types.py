@@ -166,3 +166,11 @@ def test_an_empty_column_of_any_file_is_left_out(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     for name in ("t.parquet", "t.csv"):
         assert both(tmp_path / name, "c", "y").features == ("x", "(intercept)")
+
+
+def test_a_category_that_is_no_number_is_found():
+    frame = pd.DataFrame({"c": [1, 1, 2, 2], "y": [1.0, 2.0, 3.0, 4.0], "x": pd.Categorical(["1", "2", "x", "4"])})
+    with pytest.raises(
+        DataError, match=r"frame: column 'x' has 'x' in row 3 \(index 2\), which is not a number: mend it"
+    ):
+        Clients.from_frame(frame, "c", "y", ["x"])

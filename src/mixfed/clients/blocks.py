@@ -3,14 +3,11 @@
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import add
-from typing import TypeVar
 
 from ..core.threads import side_by_side
-from ..exchange.base import S
+from ..exchange.base import S, T
 from .packed import Clients
 from .store import ClientData
-
-T = TypeVar("T")
 
 
 def over_blocks(one: Callable[[Clients], T], clients: ClientData) -> Iterator[T]:

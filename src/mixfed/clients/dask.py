@@ -36,14 +36,14 @@ from ..exchange.base import PerClient, Query, R, T, Traffic
 from ..exchange.pool import Roster, Sample, Who, joined
 from ..kernels import name_for
 from .dask_shards import (
-    FromFiles,
     FromMemory,
-    Source,
+    Holder,
     add_replies,
     answer_each_shard,
     answer_shard,
     compare_titles,
     cut_evenly,
+    read_shard,
     sample_shard,
     shard_ids,
     shard_title,
@@ -83,7 +83,7 @@ class DaskPool:
     gives up with a `PoolError`.
     """
 
-    _source: Source
+    _hold: Holder
 
     def __init__(
         self, client: Client, clients: ClientData, shards: int | None = None, *, patience: float = 60.0
@@ -93,7 +93,7 @@ class DaskPool:
         self._begin(client, patience)
         count = shards if shards is not None else _SHARDS_PER_WORKER * len(self._workers())
         edges = cut_evenly(clients, count)
-        self._source = FromMemory(clients, edges)
+        self._hold = FromMemory(clients, edges).hold
         self._describe(clients.features, Roster(clients.keys, clients.rows), edges)
 
     @classmethod
@@ -119,11 +119,12 @@ class DaskPool:
         wanted = tuple(features) if features is not None else None
         pool = cls.__new__(cls)
         pool._begin(client, patience)
-        pool._source = FromFiles(places, (client_column, target_column, wanted, intercept))
-        pool._shards = [None] * len(places)
-        titles = pool._collect(
-            lambda: [delayed(shard_title, pure=False)(shard) for shard in pool._held()], "reading files"
+        columns = client_column, target_column, wanted, intercept
+        pool._hold = lambda client, shards, _: (  # dask finds a worker to read each
+            client.submit(read_shard, str(places[shard]), *columns, pure=False) for shard in shards
         )
+        pool._shards = [None] * len(places)
+        titles = pool.each_shard(shard_title, "reading files")
         names = [str(path) for path in paths]
         for name, title in zip(names, titles, strict=True):
             compare_titles(names[0], titles[0], name, title)
@@ -283,7 +284,7 @@ class DaskPool:
             return
         for kept in self._samples.values():
             kept.update(dict.fromkeys(set(missing) & kept.keys()))
-        for shard, future in zip(missing, self._source.hold(self.client, missing, self._workers()), strict=True):
+        for shard, future in zip(missing, self._hold(self.client, missing, self._workers()), strict=True):
             self._shards[shard] = future
 
     def _held(self) -> list[Future]:

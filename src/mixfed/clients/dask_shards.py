@@ -6,11 +6,10 @@ import ctypes
 import dataclasses
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
 from operator import add
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from distributed import Client, Future
@@ -25,12 +24,8 @@ from .answers import answer, answer_each
 from .packed import Clients
 from .store import ClientData
 
-
-class Source(Protocol):
-    """Where shards come from."""
-
-    def hold(self, client: Client, shards: Sequence[int], workers: Sequence[str]) -> Iterator[Future]:
-        """Give shards to the cluster, one after the other."""
+Holder: TypeAlias = Callable[[Client, Sequence[int], Sequence[str]], Iterator[Future]]
+"""Gives shards to the cluster's workers, one after the other."""
 
 
 class FromMemory:
@@ -56,18 +51,6 @@ class FromMemory:
                 yield client.scatter(_Shard.of(rows), workers=[worker], hash=False)
             except KeyError as error:  # what the scheduler says of a worker that it knows no more
                 raise OSError(f"worker {worker} has left") from error
-
-
-class FromFiles:
-    """Shards read from files by the workers."""
-
-    def __init__(self, paths: list[Path], how: tuple[Any, ...]) -> None:
-        self.paths, self.how = paths, how
-
-    def hold(self, client: Client, shards: Sequence[int], workers: Sequence[str]) -> Iterator[Future]:
-        """Let dask find a worker to read each."""
-        for shard in shards:
-            yield client.submit(_read, str(self.paths[shard]), *self.how, pure=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -170,7 +153,8 @@ def shard_ids(shard: Clients, places: Array) -> Array:
     return ids
 
 
-def _read(path: str, client: str, target: str, features: tuple[str, ...] | None, intercept: bool) -> Clients:
+def read_shard(path: str, client: str, target: str, features: tuple[str, ...] | None, intercept: bool) -> Clients:
+    """Read the shard that is a file."""
     try:
         read = Clients.from_file(path, client, target, features, intercept=intercept)
     except OSError as error:  # which the pool would take for a lost worker

@@ -10,19 +10,23 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
 from ..core.errors import DataError
 from ..core.names import INTERCEPT
-from ..tables.rows import Rows, rows_from_arrays
+from ..tables.reading import Put, planned, write_rows
+from ..tables.roles import Plan, find_clients_and_columns
+from ..tables.rows import Rows, rows_from_arrays, with_intercept
+from ..tables.sources import FrameSource, Source
 
 _BLOCK_ROWS, _BLOCK_NUMBERS = 65_536, 4_000_000
 """Rows and numbers of a block of clients, at most, unless one client alone has more."""
@@ -34,11 +38,8 @@ class Packing:
     """What follows from the order of packed clients, wherever their rows are."""
 
     offsets: Ints
-    """(n_clients + 1,)"""
     ids: Array
-    """(n_clients,), sorted."""
     features: tuple[str, ...]
-    """The names of the columns of phi, and the intercept, if any, as the last."""
 
     @property
     def n_clients(self) -> int:
@@ -137,12 +138,8 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
-        from ..tables.roles import find_clients_and_columns
-        from ..tables.sources import FrameSource
-        from .packing import load
-
         source = FrameSource(frame, [client, target, *(features or ())])
-        return load(source, find_clients_and_columns(source, client, target, features), intercept=intercept)
+        return cls._from_source(source, find_clients_and_columns(source, client, target, features), intercept)
 
     @classmethod
     def from_file(
@@ -155,10 +152,20 @@ class Clients(Packing):
         intercept: bool = True,
     ) -> Clients:
         """Pack a ``.parquet`` file, or a ``.csv``, ``.tsv`` or ``.txt`` file, compressed (``.csv.gz``) or not."""
-        from ..tables.reading import planned
-        from .packing import load
+        return cls._from_source(*planned(Path(path), client, target, features), intercept)
 
-        return load(*planned(Path(path), client, target, features), intercept=intercept)
+    @classmethod
+    def _from_source(cls, source: Source, plan: Plan, intercept: bool) -> Clients:
+        """Pack a table in memory, with little more than the packed rows in it."""
+        names, offsets = with_intercept(plan.features, intercept), offsets_of(plan.counts)
+        phi, y = np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows)
+
+        def write(places: Ints, some: Array, targets: Floats) -> None:
+            phi[places], y[places] = some, targets
+
+        write_rows(source, plan, rows_by_client(offsets, write))
+        pa.default_memory_pool().release_unused()  # which Arrow would keep for its next table
+        return cls(phi, y, offsets, plan.ids.to_numpy(zero_copy_only=False), names)
 
     @property
     def design(self) -> Array:
@@ -183,9 +190,8 @@ class Clients(Packing):
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
         sizes = self.rows[who]
-        offsets = offsets_of(sizes)
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[who] - offsets[:-1], sizes)
-        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets, self.ids[who], self.features)
+        rows = ranges(self.offsets[who], sizes)
+        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets_of(sizes), self.ids[who], self.features)
 
 
 def offsets_of(sizes: Ints) -> Ints:
@@ -193,6 +199,34 @@ def offsets_of(sizes: Ints) -> Ints:
     offsets = np.zeros(len(sizes) + 1, np.int64)
     sizes.cumsum(out=offsets[1:])
     return offsets
+
+
+def ranges(begins: Ints, sizes: Ints) -> Ints:
+    """Put the ranges ``begin:begin + size`` (c of each) one behind another."""
+    offsets = offsets_of(sizes)
+    rows: Ints = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], sizes)
+    return rows
+
+
+def rows_by_client(offsets: Ints, write: Callable[[Ints, Array, Floats], None]) -> Put:
+    """Give each row its place: rows of a client one behind another, in the order in which they come.
+
+    ``write`` is given places (n,), ascending, with phi (n, d) and y (n,).
+    """
+    free = offsets[:-1].copy()
+
+    def put(first: int, owner: Ints, phi: Array, y: Floats) -> None:
+        if first == 0:
+            free[:] = offsets[:-1]
+        if np.any(np.diff(owner) < 0):
+            order = np.argsort(owner, kind="stable")
+            owner, phi, y = owner[order], phi[order], y[order]
+        begins = np.flatnonzero(np.diff(owner, prepend=-1))
+        here, counts = owner[begins], np.diff(begins, append=len(owner))
+        write(ranges(free[here], counts), phi, y)
+        free[here] += counts
+
+    return put
 
 
 def cut(offsets: Ints, dim: int) -> list[tuple[int, int]]:

@@ -1,42 +1,26 @@
 """Packing: a table's rows put in the order of their clients, in two passes over batches.
 
 The first pass reads the ids alone and finds every client's place, the second puts each row where it belongs, in memory
-(`load`) or on disk (`pack`). What is held besides grows with the number of clients, not of rows.
+(`Clients.from_file`) or on disk (`pack`). What is held besides grows with the number of clients, not of rows.
 """
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError
 from ..core.files import whole_folder, write_json
-from ..tables.reading import Put, planned, write_rows
+from ..tables.reading import planned, write_rows
 from ..tables.roles import Plan, Watch
-from ..tables.rows import with_intercept
-from ..tables.sources import Source
 from ..tables.write import write_parquet
-from .packed import Clients, content_digest, offsets_of
+from .packed import content_digest, offsets_of, rows_by_client
 from .row_files import RowWriter
 from .store import FILES, FORMAT, Store, is_store
-
-
-def load(source: Source, plan: Plan, *, intercept: bool) -> Clients:
-    """Pack a table in memory, with little more than the packed rows in it."""
-    names, offsets = with_intercept(plan.features, intercept), offsets_of(plan.counts)
-    phi, y = np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows)
-
-    def write(places: Ints, some: Array, targets: Floats) -> None:
-        phi[places], y[places] = some, targets
-
-    write_rows(source, plan, _by_client(offsets, write))
-    pa.default_memory_pool().release_unused()  # which Arrow would keep for its next table
-    return Clients(phi, y, offsets, plan.ids.to_numpy(zero_copy_only=False), names)
 
 
 def pack(
@@ -57,32 +41,10 @@ def pack(
     offsets = offsets_of(plan.counts)
     with whole_folder(Path(out), FILES) as folder:
         with contextlib.closing(_Disk(folder, plan)) as disk:
-            write_rows(table, plan, _by_client(offsets, disk.write), watch)
+            write_rows(table, plan, rows_by_client(offsets, disk.write), watch)
             digests = disk.phi.finish(), disk.y.finish()
         _write_rest(folder, plan, offsets, *digests)
     return Store.open(out)
-
-
-def _by_client(offsets: Ints, write: Callable[[Ints, Array, Floats], None]) -> Put:
-    """Give each row its place: rows of a client one behind another, in the order in which they come.
-
-    ``write`` is given places (n,), ascending, with phi (n, d) and y (n,).
-    """
-    free = offsets[:-1].copy()
-
-    def put(first: int, owner: Ints, phi: Array, y: Floats) -> None:
-        if first == 0:
-            free[:] = offsets[:-1]
-        if np.any(np.diff(owner) < 0):
-            order = np.argsort(owner, kind="stable")
-            owner, phi, y = owner[order], phi[order], y[order]
-        begins = np.flatnonzero(np.diff(owner, prepend=-1))
-        here, counts = owner[begins], np.diff(begins, append=len(owner))
-        places = np.repeat(free[here] - begins, counts) + np.arange(len(owner))
-        free[here] += counts
-        write(places, phi, y)
-
-    return put
 
 
 class _Disk:

@@ -45,9 +45,9 @@ class RowFile:
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def read(self, begin: int, end: int, out: Array | None = None) -> Array:
-        """Read the rows ``begin:end``, into ``out`` if given."""
-        rows = np.empty((end - begin, *self.shape[1:]), self.dtype) if out is None else out
+    def read(self, begin: int, end: int) -> Array:
+        """Read the rows ``begin:end``."""
+        rows = np.empty((end - begin, *self.shape[1:]), self.dtype)
         left = rows.reshape(-1).view(np.uint8).data
         place = self.start + begin * self.row_bytes
         while left:

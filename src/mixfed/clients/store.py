@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError, SettingsError
 from ..tables.rows import with_intercept
-from .packed import Clients, Packing, offsets_of
+from ..tables.sources import open_source
+from .packed import Clients, Packing, offsets_of, ranges
 from .row_files import RowFile
 
 FORMAT = "mixfed-store/1"
@@ -51,9 +54,6 @@ class Store(Packing):
     @classmethod
     def open(cls, path: str | Path, *, intercept: bool = True) -> Store:
         """Open a folder that ``mixfed pack`` wrote; rows stay on disk."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = Path(path)
         about = _read_about(path)
         try:
@@ -98,8 +98,8 @@ class Store(Packing):
         for begin, end in self._spans(places):
             chosen = places[begin:end]
             first, last = int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1])
-            there = _ranges(self.offsets[chosen] - first, self.rows[chosen])
-            here = _ranges(offsets[order[begin:end]], self.rows[chosen])
+            there = ranges(self.offsets[chosen] - first, self.rows[chosen])
+            here = ranges(offsets[order[begin:end]], self.rows[chosen])
             phi[here] = self.phi.read(first, last)[there]
             y[here] = self.y.read(first, last)[there]
         return Clients(phi, y, offsets, self.ids[who], self.features)
@@ -139,7 +139,8 @@ def open_clients(
         if path.is_dir():
             raise DataError(f"{path}: this folder has no packed table in it: make one with mixfed pack")
         if client is None or target is None:
-            raise _unnamed(path)
+            columns = ", ".join(open_source(path).schema.names)
+            raise SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")
         return Clients.from_file(path, client, target, features, intercept=intercept)
     store = Store.open(path, intercept=intercept)
     for what, wanted, there in (("client", client, store.client_column), ("target", target, store.target_column)):
@@ -154,13 +155,6 @@ def open_clients(
     return store
 
 
-def _ranges(begin: Ints, sizes: Ints) -> Ints:
-    """Put the ranges ``begin:begin + size`` (c of each) one behind another."""
-    ends = np.cumsum(sizes)
-    rows: Ints = np.arange(ends[-1]) + np.repeat(begin - (ends - sizes), sizes)
-    return rows
-
-
 def _read_about(path: Path) -> dict[str, Any]:
     try:
         about = json.loads((path / "store.json").read_text(encoding="utf-8"))
@@ -173,11 +167,3 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: the format is '{found}', this version of mixfed reads '{FORMAT}'")
     content: dict[str, Any] = about
     return content
-
-
-def _unnamed(path: Path) -> SettingsError:
-    """Say which columns there are to choose from."""
-    from ..tables.sources import open_source
-
-    columns = ", ".join(open_source(path).schema.names)
-    return SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")

@@ -72,19 +72,12 @@ class Comparison:
     held_out_small: int
     """Of these, rows of small clients."""
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Give a table with a row for each rival."""
-        names = ("rival", "rmse", "rmse_small", "seconds")
-        return {name: [getattr(one, name) for one in self.outcomes] for name in names}
-
     def to_dict(self) -> dict[str, Any]:
         """Give what ``--json`` says; what is not a number becomes None."""
         content = dataclasses.asdict(self)
         for one in content["outcomes"]:
             one["rmse_small"] = _or_none(one["rmse_small"])
             one["by_split"] = [[_or_none(error) for error in errors] for errors in one["by_split"]]
-            one["n_clusters"] = list(one["n_clusters"])
-        content["outcomes"] = list(content["outcomes"])
         return content
 
 
@@ -105,12 +98,17 @@ def compare(
     ``share`` of the rows of each client is held out, at random and anew in each of the ``splits``; or, if ``when`` (n,)
     is given, the latest rows of each client, once. ``watch`` is told each rival and split before it begins.
     """
-    chosen = _chosen(rivals)
+    chosen = list(RIVALS if rivals is None else rivals)
+    for name in chosen:
+        if name not in RIVALS:
+            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
     if rows.y is None:
         raise DataError("these rows have no target")
     if not 0 < share < 1 or splits < 1:
         raise SettingsError(f"share = {share:g} must be between 0 and 1, and splits = {splits} at least 1")
-    settings, told = settings or AutoSettings(), []
+    settings = dataclasses.replace(settings or AutoSettings(), personal=False)
+    scores: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in chosen}
+    held_out = []
     for split in range(1 if when is not None else splits):
         held = hold_out(rows.owner, share, draws.generator(seed, "hold out", split), when)
         if not held.any():
@@ -118,15 +116,14 @@ def compare(
         train, test = _part(rows, ~held), _part(rows, held)
         clients = Clients.from_rows(train)
         small = _is_small(clients, test)
-        task = _Task(clients, n_clusters, dataclasses.replace(settings, personal=False), seed)
-        outcomes = []
+        task = _Task(clients, n_clusters, settings, seed)
+        held_out.append((int(held.sum()), int(small.sum())))
         for name in chosen:
             if watch is not None:
                 watch(name, split)
-            outcomes.append(_score(name, task, test, small))
-        told.append((outcomes, int(held.sum()), int(small.sum())))
-    gathered = [_gathered(name, [outcomes[place] for outcomes, _, _ in told]) for place, name in enumerate(chosen)]
-    return Comparison(tuple(gathered), len(rows.ids), len(rows.owner), told[0][1], told[0][2])
+            scores[name].append(_score(name, task, test, small))
+    outcomes = tuple(_outcome(name, scores[name]) for name in chosen)
+    return Comparison(outcomes, len(rows.ids), len(rows.owner), *held_out[0])
 
 
 def hold_out(owner: Ints, share: float, rng: np.random.Generator, when: Floats | None = None) -> Bools:
@@ -162,27 +159,11 @@ class _Task:
         return model, model.assign(self.clients, uncertainty=False)
 
 
-def _one_model(task: _Task) -> Fitted:
-    return task.kinds(1, personal=False)[0], None
-
-
-def _mixed_model(task: _Task) -> Fitted:
-    return task.kinds(1, personal=True)
-
-
-def _kinds_soft(task: _Task) -> Fitted:
-    return task.kinds(task.n_clusters, personal=False)
-
-
 def _kinds_hard(task: _Task) -> Fitted:
     """Fit as soft kinds are, and predict by the most probable one."""
     model, known = task.kinds(task.n_clusters, personal=False)
     assert known is not None
     return model, dataclasses.replace(known, probabilities=np.eye(model.n_clusters)[known.cluster])
-
-
-def _kinds_personal(task: _Task) -> Fitted:
-    return task.kinds(task.n_clusters, personal=True)
 
 
 def _own_ridge(task: _Task) -> Fitted:
@@ -193,25 +174,17 @@ def _own_ridge(task: _Task) -> Fitted:
     return _ridge(task.clients, common, slopes=True)
 
 
-def _ridge_to_common(task: _Task) -> Fitted:
-    """Shrink each client's model to the pooled one."""
-    return _ridge(task.clients, None, slopes=True)
-
-
-def _random_intercept(task: _Task) -> Fitted:
-    """One slope for all, by generalised least squares, and an intercept for each client."""
-    return _ridge(task.clients, None, slopes=False)
-
-
 RIVALS: dict[str, Callable[[_Task], Fitted]] = {
-    "one model": _one_model,
+    "one model": lambda task: (task.kinds(1, personal=False)[0], None),
     "one ridge per client": _own_ridge,
-    "ridge to the common model": _ridge_to_common,
-    "random intercept": _random_intercept,
-    "mixed model": _mixed_model,
+    # Each client's model shrinks to the pooled one.
+    "ridge to the common model": lambda task: _ridge(task.clients, None, slopes=True),
+    # One slope for all, by generalised least squares, and an intercept for each client.
+    "random intercept": lambda task: _ridge(task.clients, None, slopes=False),
+    "mixed model": lambda task: task.kinds(1, personal=True),
     "kinds, hard": _kinds_hard,
-    "kinds, soft": _kinds_soft,
-    "kinds + personal": _kinds_personal,
+    "kinds, soft": lambda task: task.kinds(task.n_clusters, personal=False),
+    "kinds + personal": lambda task: task.kinds(task.n_clusters, personal=True),
 }
 """All rivals, in the order of the table."""
 
@@ -265,14 +238,6 @@ def _misfit(logs: Floats, pool: LocalPool, units: StandardUnits, theta: Floats, 
 # ---------------------------------------------------------------- helpers
 
 
-def _chosen(rivals: Iterable[str] | None) -> list[str]:
-    chosen = list(RIVALS if rivals is None else rivals)
-    for name in chosen:
-        if name not in RIVALS:
-            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
-    return chosen
-
-
 def _part(rows: Rows, which: Bools) -> Rows:
     """Keep some rows, and the clients that have any."""
     assert rows.y is not None
@@ -287,24 +252,23 @@ def _is_small(clients: Clients, test: Rows) -> Array:
     return few[test.owner]
 
 
-def _score(name: str, task: _Task, test: Rows, small: Array) -> Outcome:
-    """Fit one rival, and let it predict."""
+def _score(name: str, task: _Task, test: Rows, small: Array) -> tuple[float, float, float, int]:
+    """Fit one rival, and let it predict. -> both errors, seconds, number of kinds."""
     assert test.y is not None
     begun = time.perf_counter()
     model, known = RIVALS[name](task)
     errors = (model.predict(test, known) - test.y) ** 2
     seconds = time.perf_counter() - begun
-    both = float(np.sqrt(errors.mean())), float(np.sqrt(errors[small].mean())) if small.any() else np.nan
-    return Outcome(name, *both, seconds, (both,), (model.n_clusters,))
+    rmse_small = float(np.sqrt(errors[small].mean())) if small.any() else np.nan
+    return float(np.sqrt(errors.mean())), rmse_small, seconds, model.n_clusters
 
 
-def _gathered(name: str, outcomes: Sequence[Outcome]) -> Outcome:
+def _outcome(name: str, scores: Sequence[tuple[float, float, float, int]]) -> Outcome:
     """Take the means over splits."""
-    rmse, seconds = (float(np.mean([getattr(one, what) for one in outcomes])) for what in ("rmse", "seconds"))
-    small = [one.rmse_small for one in outcomes if np.isfinite(one.rmse_small)]
-    rmse_small = float(np.mean(small)) if small else np.nan
-    by_split = tuple(errors for one in outcomes for errors in one.by_split)
-    return Outcome(name, rmse, rmse_small, seconds, by_split, tuple(k for one in outcomes for k in one.n_clusters))
+    rmse, rmse_small, seconds, n_clusters = zip(*scores, strict=True)
+    small = [error for error in rmse_small if np.isfinite(error)]
+    means = float(np.mean(rmse)), float(np.mean(small)) if small else np.nan, float(np.mean(seconds))
+    return Outcome(name, *means, tuple(zip(rmse, rmse_small, strict=True)), n_clusters)
 
 
 def _or_none(number: float) -> float | None:

@@ -1,5 +1,6 @@
 """How far an answer is from the truth."""
 
+import bisect
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,20 @@ def bottleneck_distance(theta: Any, truth: Any) -> float:
     theta (k, d), truth (k, d). The permutation that is best for the largest error is a *bottleneck*
     assignment: the least threshold under which the clusters can still be matched one to one.
     """
-    return float(np.max(_matched_gaps(theta, truth)))
+    gaps = _gaps(theta, truth)
+    return float(gaps[np.arange(len(gaps)), bottleneck_matching(theta, truth)].max())
 
 
 def bottleneck_matching(theta: Any, truth: Any) -> Array:
     """Give the permutation behind `bottleneck_distance`: theta[result[j]] is closest to truth[j]; (k,)."""
     gaps = _gaps(theta, truth)
     heights = np.unique(gaps)
-    low, high = 0, len(heights) - 1
-    while low < high:  # the least height at which a perfect matching exists
-        middle = (low + high) // 2
-        if np.all(_match(gaps <= heights[middle]) >= 0):
-            high = middle
-        else:
-            low = middle + 1
-    return _match(gaps <= heights[low])
+
+    def matches_all(height: float) -> bool:
+        return bool(np.all(_match(gaps <= height) >= 0))
+
+    least = bisect.bisect_left(heights, True, hi=len(heights) - 1, key=matches_all)
+    return _match(gaps <= heights[least])
 
 
 def label_agreement(labels: Any, truth: Any) -> float:
@@ -45,12 +45,6 @@ def label_agreement(labels: Any, truth: Any) -> float:
     np.add.at(table, (left, right), 1)
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum() / len(labels))
-
-
-def _matched_gaps(theta: Any, truth: Any) -> Array:
-    gaps = _gaps(theta, truth)
-    matched: Array = gaps[np.arange(len(gaps)), bottleneck_matching(theta, truth)]
-    return matched
 
 
 def _gaps(theta: Any, truth: Any) -> Array:

@@ -140,20 +140,15 @@ def simulate(what: Design | str | None = None, *, seed: int = 0, **changes: Any)
     plan = dataclasses.replace(what, **changes) if isinstance(what, Design) else design(what, **changes)
     rng = draws.generator(seed, "simulate")
     rows = _row_counts(plan, rng)
-    labels = rng.choice(plan.n_clusters, size=plan.n_clients, p=_shares(plan))
+    shares = np.ones(plan.n_clusters) if plan.weights is None else np.array(plan.weights)
+    labels = rng.choice(plan.n_clusters, size=plan.n_clients, p=shares / shares.sum())
     owner = np.repeat(np.arange(plan.n_clients), rows)
     x = _features(plan, labels[owner], rng)
     phi, names = _monomials(x, plan.degree)
     theta = _models(plan, phi.shape[1], rng)
     y = np.einsum("nd,nd->n", phi, theta[labels[owner]]) + plan.noise * rng.standard_normal(len(phi))
-    offsets = offsets_of(rows)
-    clients = Clients(phi, y, offsets, np.arange(plan.n_clients), names)
+    clients = Clients(phi, y, offsets_of(rows), np.arange(plan.n_clients), names)
     return Simulation(clients, theta, labels, plan)
-
-
-def _shares(plan: Design) -> Floats:
-    shares = np.ones(plan.n_clusters) if plan.weights is None else np.array(plan.weights)
-    return np.asarray(shares / shares.sum())
 
 
 def _row_counts(plan: Design, rng: np.random.Generator) -> Ints:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ..core.arrays import Array, Floats, Ints
 from ..tables.ids import common_form, in_form, joined
+
+_LISTS = ("effects", "uncertainty")
+"""What is kept of a client as lists of numbers, one for each kind."""
+_NOTHING: Floats = np.empty((0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +27,14 @@ class Assignment:
     """(c,)"""
     probabilities: Floats
     """(c, k)"""
-    effects: Floats | None = None
+    effects: Floats = field(default_factory=lambda: _NOTHING)
     """(c, k, r): what each client deviates by if it is of a kind, as c in the model's F c; r is 0 if nobody does."""
-    uncertainty: Floats | None = None
+    uncertainty: Floats = field(default_factory=lambda: _NOTHING)
     """(c, k, r (r + 1) / 2): its covariance, the lower triangle row by row; (c, k, 0) if it was not kept."""
 
     def __post_init__(self) -> None:
-        for name in ("effects", "uncertainty"):
-            if getattr(self, name) is None:
+        for name in _LISTS:
+            if getattr(self, name) is _NOTHING:
                 object.__setattr__(self, name, np.empty((*self.probabilities.shape, 0)))
 
     def __len__(self) -> int:
@@ -102,7 +107,8 @@ class Assignment:
         for name in _LISTS:
             values = getattr(self, name)
             if values.shape[2]:
-                columns |= {f"{name}_{j}": _as_lists(values[:, j]) for j in range(values.shape[1])}
+                parts = (pa.FixedSizeListArray.from_arrays(own.ravel(), own.shape[1]) for own in values.swapaxes(0, 1))
+                columns |= {f"{name}_{j}": part for j, part in enumerate(parts)}
         return columns
 
     @classmethod
@@ -115,17 +121,6 @@ class Assignment:
         return cls(table["client"].to_numpy(), table["rows"].to_numpy(), shares, *lists)
 
 
-_LISTS = ("effects", "uncertainty")
-"""What is kept of a client as lists of numbers, one for each kind."""
-
-
-def _as_lists(values: Floats) -> Any:
-    """Make a column of lists of values (c, r)."""
-    import pyarrow as pa
-
-    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(values).ravel(), values.shape[1])
-
-
 def _from_lists(column: Any) -> Floats:
     """Read a column of lists, all of one length. -> (c, r)."""
     lists = column.combine_chunks()
@@ -134,10 +129,6 @@ def _from_lists(column: Any) -> Floats:
 
 def _alike(one: Assignment, other: Assignment) -> tuple[Floats, Floats]:
     """Give effects and uncertainty in the shape that another has: nobody deviates, and it is not known how much."""
-    assert one.effects is not None
-    assert other.effects is not None
-    assert one.uncertainty is not None
-    assert other.uncertainty is not None
     effects, uncertainty = one.effects, one.uncertainty
     if not effects.shape[2]:
         effects = np.zeros((*one.probabilities.shape, other.effects.shape[2]))

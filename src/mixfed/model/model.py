@@ -158,7 +158,6 @@ class Model:
         """
         if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
-
         about = foreseen(self, rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
         return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
@@ -166,7 +165,7 @@ class Model:
     def own_coefficients(self, known: Assignment) -> Floats:
         """Give each client's own model, its mean over kinds; the intercept, if any, is the last. -> (c, d)."""
         models = np.tile(self.theta, (len(known), 1, 1))
-        if self.factor is not None and known.effects is not None:
+        if self.factor is not None:
             models += np.einsum("kdr,ckr->ckd", self.factor, known.effects)
         return np.asarray(np.einsum("ck,ckd->cd", known.probabilities, models))
 

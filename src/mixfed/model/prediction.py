@@ -41,23 +41,23 @@ def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) ->
     model.check_features(rows.features)
     if known is not None:
         model.check_known(known)
+    else:
+        known = Assignment(np.empty(0), np.empty(0, np.int64), np.empty((0, model.n_clusters)))
     share = np.tile(model.weights, (len(rows.ids), 1))
-    places = np.full(len(rows.ids), -1) if known is None else known.places(rows.ids)
+    places = known.places(rows.ids)
     found, told = places >= 0, places[places >= 0]
-    if known is not None:
-        share[found] = known.probabilities[told]
+    share[found] = known.probabilities[told]
     if model.factor is None:
         return share[rows.owner], rows.phi @ model.coef.T + model.intercept, np.tile(model.noise, (len(rows.owner), 1))
-    from .prediction import predicted
-
     width = model.factor.shape[2]
     effects = np.zeros((*share.shape, width))
     covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
-    if known is not None and found.any():
-        effects[found] = known.effects[told]  # type: ignore[index]
+    if found.any():
+        effects[found] = known.effects[told]
         if covariance is not None:
-            uncertainty = known.uncertainty[told]  # type: ignore[index]
-            _check_uncertainty(uncertainty, covariance)
+            uncertainty = known.uncertainty[told]
+            if uncertainty.shape[1:] != covariance.shape[1:] or np.isnan(uncertainty).any():
+                raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
             covariance[found] = uncertainty
     phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if model.has_intercept else rows.phi
     return share[rows.owner], *predicted(phi, rows.owner, model.mixture, model.factor, effects, covariance)
@@ -75,12 +75,6 @@ def rows_of(model: Model, frame: Any, named: bool) -> Rows:
         source = FrameSource(source.table.append_column(client, pa.array(range(source.n_rows))), [])
     plan = find_clients_and_columns(source, client, None, model.features)
     return read_rows(source, plan, intercept=model.has_intercept)
-
-
-def _check_uncertainty(told: Floats, wanted: Floats) -> None:
-    """Refuse bounds for clients of whose deviations the uncertainty was not kept."""
-    if told.shape[1:] != wanted.shape[1:] or np.isnan(told).any():
-        raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
 
 
 def predicted(

@@ -1,20 +1,16 @@
 """What the models leave over: residuals over their noise, counted."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..clients.packed import Clients, offsets_of
+from ..clients.store import ClientData
 from ..core import draws
 from ..core.arrays import Floats
 from ..core.threads import side_by_side
-
-if TYPE_CHECKING:
-    from ..clients.store import ClientData
-    from .assignment import Assignment
-    from .model import Model
+from .assignment import Assignment
+from .model import Model
 
 _RESIDUAL_ROWS = 200_000
 """Rows whose residuals are looked at, about: enough for the shape of a distribution."""

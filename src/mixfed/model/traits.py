@@ -4,18 +4,13 @@ Coefficients of columns in different units cannot be compared. Times the column'
 *effect* is how much the target changes when the column changes by a usual amount.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.arrays import Floats, Ints
-
-if TYPE_CHECKING:
-    from .model import Model
+from .model import Model
 
 LEVEL = "usual level"
 """What a kind's target is called where all columns are at their means: an intercept may be far from any row."""

@@ -1,9 +1,9 @@
 """What surrounds the steps of a recipe: clock, trace, and whoever watches."""
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ..core.errors import SettingsError
@@ -12,7 +12,7 @@ from ..model.fit import Progress, Watcher
 
 
 class Recorder:
-    """What surrounds the steps: clock, trace, and whoever watches."""
+    """Keeps the seconds of each phase and a record of each round."""
 
     def __init__(self, pool: Pool, watch: Watcher | None) -> None:
         self.pool = pool
@@ -20,9 +20,12 @@ class Recorder:
         self.trace: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
 
-    def timing(self, phase: str) -> _Timing:
+    @contextlib.contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
         """Time a phase."""
-        return _Timing(self.seconds, phase)
+        begun = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - begun
 
     def report(self, phase: str, round_: int, rounds: int, info: Any) -> None:
         """End a round: record it, and tell whoever watches."""
@@ -30,17 +33,6 @@ class Recorder:
         self.trace.append({"phase": phase, "round": round_, **traffic, **dataclasses.asdict(info)})
         if self.watch is not None:
             self.watch(Progress(phase, round_, rounds, info))
-
-
-class _Timing:
-    def __init__(self, seconds: dict[str, float], phase: str) -> None:
-        self.seconds, self.phase = seconds, phase
-
-    def __enter__(self) -> None:
-        self.begun = time.perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self.seconds[self.phase] = time.perf_counter() - self.begun
 
 
 def check_clusters(n_clusters: int, n_clients: int) -> None:

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array
 
 from ..core.arrays import Array, Bools, Floats
 from ..core.symmetric import mirrored, unpacked
@@ -90,28 +92,20 @@ def squares_after(reply: MixtureReply, step: Floats) -> Floats:
     return np.asarray(np.maximum(left, 0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Newton:
-    """Newton's steps from a candidate."""
-
-    steps: Candidates
-    """One for each damping that gave a step; the last is the least damped."""
-    newton_decrement: float
-    """How much likelihood Newton's full step promises; infinite where the likelihood is not concave."""
-
-
 def newton(
     candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, dampings: tuple[float, ...], rules: Penalty
-) -> Newton:
+) -> tuple[Candidates, float]:
     """Take damped Newton steps from candidate c, whose missing information is known, by pairs of kinds.
 
-    A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step.
+    A damping of 0 leaves out the missing information and is an EM step; 1 is Newton's own step. Gives a candidate for
+    each damping that gave a step, the last being the least damped, and how much likelihood Newton's full step promises:
+    infinite where the likelihood is not concave.
     """
     k, dim = candidates.theta[c].shape
     gradient, complete = _score(candidates, reply, c, rules), complete_information(candidates, reply, c, rules)
     reduce_, missing = parameters(k, dim, rules.shared_noise), mirrored(missing, k)
     slope = reduce_.T @ gradient.ravel()
-    steps, newton_decrement = [], np.inf
+    steps, newton_decrement = [candidates.pick([])], np.inf
     for damping in dampings:
         information = reduce_.T @ (complete - damping * missing) @ reduce_
         try:
@@ -120,8 +114,8 @@ def newton(
             continue
         if damping == 1.0:
             newton_decrement = float(0.5 * slope @ step)
-        steps.append(_moved(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
-    return Newton(Candidates.stack(steps) if steps else candidates.pick([]), newton_decrement)
+        steps.append(after_step(candidates.pick(c), (reduce_ @ step).reshape(k, dim + 2)))
+    return Candidates.stack(steps), newton_decrement
 
 
 def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Floats, rules: Penalty) -> Floats | None:
@@ -133,21 +127,27 @@ def covariance(candidates: Candidates, reply: MixtureReply, c: int, missing: Flo
         inverse = cho_solve(cho_factor(information), np.eye(len(information)))
     except np.linalg.LinAlgError:
         return None
-    whole = reduce_ @ inverse @ reduce_.T
-    return np.stack([whole[j : j + dim, j : j + dim] for j in range(0, k * (dim + 2), dim + 2)])
+    return np.array([inverse[j : j + dim, j : j + dim] for j in range(0, k * dim, dim)])
 
 
-def parameters(k: int, dim: int, shared_noise: bool) -> Floats:
-    """Say how k (d + 2) numbers (theta, log variance, log weight of each kind) depend on the free ones. -> (p, free).
+_NO_NUMBERS = np.zeros(0, dtype=np.bool_)
 
-    Log weights count from that of the last kind; a noise that is shared is one number.
+
+def parameters(k: int, dim: int, shared_noise: bool, numbers: Bools = _NO_NUMBERS) -> Any:
+    """Say how the numbers of a mixture (theta, log variance, log weight of each kind) depend on the free ones.
+
+    Log weights count from that of the last kind; a noise that is shared is one number. Of a kind's other ``numbers``
+    (v,), if it has any, some may be left out. -> (k (d + 2 + v), free), sparse.
     """
-    places = np.arange(k * (dim + 2)).reshape(k, dim + 2)
-    columns = list(np.eye(places.size)[places[:, :dim].ravel()])
-    noise = np.eye(places.size)[places[:, dim]]
-    columns += [noise.sum(axis=0)] if shared_noise else list(noise)
-    columns += list(np.eye(places.size)[places[:-1, dim + 1]])
-    return np.array(columns).T
+    places = np.arange(k * (dim + 2 + len(numbers))).reshape(k, -1)
+    groups = [
+        *places[:, :dim].reshape(-1, 1),
+        *([places[:, dim]] if shared_noise else places[:, dim, None]),
+        *places[:-1, dim + 1, None],
+        *places[:, dim + 2 :][:, numbers].reshape(-1, 1),
+    ]
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
 
 
 def complete_information(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) -> Floats:
@@ -171,7 +171,7 @@ def _score(candidates: Candidates, reply: MixtureReply, c: int, rules: Penalty) 
     return np.column_stack([slope, noise, weight])
 
 
-def _moved(candidate: Candidates, step: Floats) -> Candidates:
+def after_step(candidate: Candidates, step: Floats) -> Candidates:
     """Move one candidate by a step (k, d + 2); noise and weights by at most a factor of e or so."""
     log_weight = candidate.log_weight + np.clip(step[None, :, -1], -2.0, 2.0)
     log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))

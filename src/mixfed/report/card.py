@@ -9,36 +9,34 @@ from ..model.assignment import Assignment
 from ..model.fit import Fit
 from ..model.model import Model
 from ..model.traits import by_difference, counts, digits, traits, typical_error
+from .page import fill_in
 
 _SHOWN = 10
 """Coefficients in the card, at most: the others are in ``model.json``."""
 
 
+_PERSONAL = "\nWithin a kind, each client has a model of its own, close to that of the kind (a mixed model).\n"
+
+
 def write_card(path: Path, found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> None:
     """Write the card of a fit, whole or not at all."""
-    write_text(path, "\n".join(_lines(found, assigned, about)) + "\n")
-
-
-def _lines(found: Fit, assigned: Assignment | None, about: dict[str, Any]) -> Iterable[str]:
-    model = found.model
-    target, client = model.target_column or "the target", model.client_column or "clients"
-    yield f"# Model card: {target} by {client}, {model.n_clusters} {'kind' if model.n_clusters == 1 else 'kinds'}"
-    yield ""
-    yield (
-        f"A mixture of {model.n_clusters} linear {'regression' if model.n_clusters == 1 else 'regressions'}: each "
-        "client "
-        "belongs to one kind, and clients of a kind share a model. Made with mixfed, which implements and extends "
-        "Su, Xu "
-        "and Yang, *Global Convergence of Federated Learning for Mixed Regression*."
+    model, k = found.model, found.model.n_clusters
+    card = fill_in(
+        "card.md",
+        target=model.target_column or "the target",
+        client=model.client_column or "clients",
+        kinds="1 kind" if k == 1 else f"{k} kinds",
+        mixture=f"{k} linear {'regression' if k == 1 else 'regressions'}",
+        personal=_PERSONAL if model.personal else "",
+        data="\n".join(_data(model, about)),
+        table="\n".join(_kinds(model, assigned)),
+        coefficients="\n".join(_coefficients(model)),
+        quality="\n".join(_quality(found, assigned)),
+        warnings="".join(f"- {warning[0].upper()}{warning[1:]}.\n" for warning in model.warnings),
+        folder=about.get("folder", "result"),
+        made="".join(f"\n{line}" for line in _made(about)),
     )
-    if model.personal:
-        yield from ["", "Within a kind, each client has a model of its own, close to that of the kind (a mixed model)."]
-    yield from ["", "## Data", "", *_data(model, about)]
-    yield from ["", "## Kinds", "", *_kinds(model, assigned)]
-    yield from ["", "## Coefficients", "", *_coefficients(model)]
-    yield from ["", "## How good it is", "", *_quality(found, assigned)]
-    yield from ["", "## To keep in mind", "", *_limits(model)]
-    yield from ["", "## Use", "", *_use(about)]
+    write_text(path, card)
 
 
 def _data(model: Model, about: dict[str, Any]) -> Iterable[str]:
@@ -94,30 +92,7 @@ def _quality(found: Fit, assigned: Assignment | None) -> Iterable[str]:
         yield f"- The fit ended because {found.stop}."
 
 
-def _limits(model: Model) -> Iterable[str]:
-    yield from (f"- {warning[0].upper()}{warning[1:]}." for warning in model.warnings)
-    yield (
-        "- A client is of one kind, and its rows follow a line in the features with normal noise: look at the "
-        "residuals in the report."
-    )
-    yield (
-        "- A client that was never seen is predicted by the mean over kinds; a few rows of its history make that its "
-        "own kind."
-    )
-    yield (
-        "- Coefficients describe how the target goes with the features. They do not say what would happen if a "
-        "feature were changed."
-    )
-
-
-def _use(about: dict[str, Any]) -> Iterable[str]:
-    yield from [
-        "```python",
-        "from mixfed import Model",
-        "",
-        f'model = Model.load("{about.get("folder", "result")}")',
-        "```",
-    ]
+def _made(about: dict[str, Any]) -> Iterable[str]:
     if about.get("command"):
         yield from ["", "Made by:", "", "```", about["command"], "```"]
     if about.get("versions"):

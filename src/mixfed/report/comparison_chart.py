@@ -5,16 +5,8 @@ from collections.abc import Sequence
 from html import escape
 
 from ..evaluation.compare import SMALL, Comparison, Outcome
+from .page import fill_in
 
-_STYLE = """
-text { font: 13px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1d1f24; }
-.soft { fill: #5d626b; } .grid { stroke: #e3e3de; } .bar { fill: #b9c3d4; } .best { fill: #2f6bd8; }
-.split { fill: #1d1f24; fill-opacity: 0.45; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #ebecee; } .soft { fill: #a0a5ae; } .grid { stroke: #2d3036; }
-  .bar { fill: #4a5364; } .best { fill: #6f9dff; } .split { fill: #ebecee; fill-opacity: 0.6; }
-}
-"""
 _ROW, _NAMES, _PANEL, _GAP, _TOP, _TICKS = 30, 215, 300, 62, 44, 3
 _TIE = 1.003
 """Who is within this of the best is as good."""
@@ -36,10 +28,7 @@ def comparison_svg(found: Comparison) -> str:
         parts += _panel(_NAMES + place * (_PANEL + _GAP), title, means, found.outcomes, which)
     label = "root mean squared error of held-out rows: less is better, the best and its ties are blue; dots are splits"
     parts.append(f'<text class="soft" x="{_NAMES}" y="{height - 8}">{label}</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="Held-out errors of all rivals"><style>{_STYLE}</style>{"".join(parts)}</svg>\n'
-    )
+    return fill_in("comparison.svg", width=width, height=height, parts="".join(parts))
 
 
 def _panel(left: int, title: str, means: Sequence[float], outcomes: Sequence[Outcome], which: int) -> list[str]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays import Array, Floats, Ints
 from ..model.assignment import Assignment
 from ..model.model import Model
 from ..model.traits import LEVEL, by_difference, deviations, levels
@@ -80,7 +79,7 @@ def _certainty(assigned: Assignment) -> dict[str, Any]:
     low = 0.0 if k == 1 else np.floor(_BINS / k) / _BINS
     edges = np.linspace(low, 1.0, round((1.0 - low) * _BINS) + 1)
     place = np.clip(np.searchsorted(edges, best, side="right") - 1, 0, len(edges) - 2)
-    counts = _count(label * (len(edges) - 1) + place, k * (len(edges) - 1)).reshape(k, -1)
+    counts = np.bincount(label * (len(edges) - 1) + place, minlength=k * (len(edges) - 1)).reshape(k, -1)
     meant = np.array([np.bincount(label, column, k) for column in assigned.probabilities.T]).T
     chances = meant / np.maximum(assigned.sizes, 1)[:, None]
     return {
@@ -95,7 +94,7 @@ def _sizes(assigned: Assignment) -> dict[str, Any]:
     """Count clients of each kind by their number of rows, with the share of them whose kind is almost certain."""
     k = assigned.probabilities.shape[1]
     place = np.searchsorted(_SIZES, assigned.rows, side="right") - 1
-    counts = _count(assigned.cluster * len(_SIZES) + place, k * len(_SIZES)).reshape(k, -1)
+    counts = np.bincount(assigned.cluster * len(_SIZES) + place, minlength=k * len(_SIZES)).reshape(k, -1)
     sure = np.bincount(place, assigned.probability >= 0.9, len(_SIZES))
     total = counts.sum(axis=0)
     some = np.flatnonzero(total)
@@ -116,7 +115,7 @@ def _size_labels(fewest: int, most: int) -> list[str]:
 
 def _clients(assigned: Assignment) -> dict[str, Any]:
     """List all clients or, of many, the largest and the least certain: id, rows, kind, its probability, the next."""
-    count, k = assigned.probabilities.shape
+    count = len(assigned)
     places = np.arange(count)
     if count > 3 * _LISTED:
         largest = np.argpartition(-assigned.rows, _LISTED)[:_LISTED]
@@ -126,22 +125,13 @@ def _clients(assigned: Assignment) -> dict[str, Any]:
     chances = assigned.probabilities[places]
     order = np.argsort(-chances, axis=1, kind="stable")
     ids = [_shown(client) for client in assigned.ids[places].tolist()]
-    best = _rounded(np.take_along_axis(chances, order[:, :1], axis=1)[:, 0])
-    columns = [ids, assigned.rows[places].tolist(), order[:, 0].tolist(), best]
-    if k > 1:
-        columns += [order[:, 1].tolist(), _rounded(np.take_along_axis(chances, order[:, 1:2], axis=1)[:, 0])]
+    falling = np.round(np.take_along_axis(chances, order, axis=1), 4)
+    columns = [ids, assigned.rows[places].tolist()]
+    for kind, chance in zip(order.T[:2], falling.T[:2], strict=True):
+        columns += [kind.tolist(), chance.tolist()]
     return {"total": count, "listed": [list(line) for line in zip(*columns, strict=True)]}
 
 
 def _shown(client: Any) -> str:
     text = str(client)
     return text if len(text) <= _LONGEST_ID else text[: _LONGEST_ID - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def _rounded(values: Floats) -> list[float]:
-    rounded: list[float] = np.round(values, 4).tolist()
-    return rounded
-
-
-def _count(places: Array, length: int) -> Ints:
-    return np.bincount(places, minlength=length)

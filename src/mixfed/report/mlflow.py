@@ -18,33 +18,28 @@ def require_mlflow() -> None:
 
 def log_run(folder: Path, found: Fit, about: dict[str, Any]) -> None:
     """Log a fit and its files to MLflow, where MLFLOW_TRACKING_URI says."""
+    model = found.model
+    metrics = {
+        "n_clusters": model.n_clusters,
+        "typical_error": typical_error(model),
+        "exchanges": found.traffic.exchanges,
+        "seconds": sum(found.seconds.values()),
+        **({"log_likelihood": model.details["likelihood"]} if "likelihood" in model.details else {}),
+        **{f"share_{j}": float(share) for j, share in enumerate(model.weights)},
+        **{f"noise_{j}": float(noise) for j, noise in enumerate(model.noise)},
+    }
     try:
-        _log(folder, found, about)
+        import mlflow
+
+        with mlflow.start_run(run_name=f"mixfed {about.get('data', folder.name)}"):
+            mlflow.set_tag("mixfed.command", about.get("command", ""))
+            mlflow.log_params(_params(found, about))
+            mlflow.log_metrics(metrics)
+            for name in FILES:
+                mlflow.log_artifact(str(folder / name))
     except Exception as error:  # of MLflow, its store or its server, none of which we know
         reason = " ".join(str(error).split())
         raise SettingsError(f"the results are in {folder}, but MLflow did not take the run: {reason}") from error
-
-
-def _log(folder: Path, found: Fit, about: dict[str, Any]) -> None:
-    import mlflow
-
-    model = found.model
-    with mlflow.start_run(run_name=f"mixfed {about.get('data', folder.name)}"):
-        mlflow.set_tag("mixfed.command", about.get("command", ""))
-        mlflow.log_params(_params(found, about))
-        mlflow.log_metrics(
-            {
-                "n_clusters": model.n_clusters,
-                "typical_error": typical_error(model),
-                "exchanges": found.traffic.exchanges,
-                "seconds": sum(found.seconds.values()),
-                **({"log_likelihood": model.details["likelihood"]} if "likelihood" in model.details else {}),
-                **{f"share_{j}": float(share) for j, share in enumerate(model.weights)},
-                **{f"noise_{j}": float(noise) for j, noise in enumerate(model.noise)},
-            }
-        )
-        for name in FILES:
-            mlflow.log_artifact(str(folder / name))
 
 
 def _params(found: Fit, about: dict[str, Any]) -> dict[str, Any]:

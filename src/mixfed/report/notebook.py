@@ -1,15 +1,10 @@
 """How models and fits show themselves in a notebook: a table that takes on the notebook's own colours."""
 
-from __future__ import annotations
-
 from html import escape
-from typing import TYPE_CHECKING
 
+from ..model.fit import Fit
+from ..model.model import Model
 from ..model.traits import by_difference, title, traits, typical_error
-
-if TYPE_CHECKING:
-    from ..model.fit import Fit
-    from ..model.model import Model
 
 _SHOWN = 8
 _CELL = "padding:.25em .9em .25em 0;text-align:right;border-bottom:1px solid rgba(128,128,128,.3)"

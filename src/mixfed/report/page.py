@@ -37,17 +37,27 @@ def report_html(found: Fit, assigned: Assignment | None, about: dict[str, Any] |
     for record in numbers["trace"]:
         record["name"] = phase_name(record["phase"])
     sections = list(_sections(found, numbers, about))
-    heading = sentences.title(model, about.get("data"))
-    return Template(_static("page.html")).substitute(
+    return fill_in(
+        "page.html",
         version=escape(__version__),
-        title=escape(heading),
+        title=escape(sentences.title(model, about.get("data"))),
         css=_static("report.css"),
         links="".join(f'<a href="#{name}">{label}</a>' for name, label, _ in sections if label),
-        body=_header(model, numbers, heading) + "\n".join(html for _, _, html in sections),
+        facts=_facts(model),
+        tiles="".join(
+            f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
+            for number, what in sentences.tiles(model, numbers)
+        ),
+        body="\n".join(html for _, _, html in sections),
         # A tag within a name must not end the script that holds it.
         digest=json.dumps(numbers, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         script=_static("report.js"),
     )
+
+
+def fill_in(name: str, **values: object) -> str:
+    """Fill in a file of `static`."""
+    return Template(_static(name)).substitute(values)
 
 
 @cache
@@ -68,17 +78,21 @@ def _sections(found: Fit, numbers: dict[str, Any], about: dict[str, Any]) -> Ite
         else:
             yield "sure", "", _sizes(numbers)
     if numbers["residuals"] is not None:
-        yield "residuals-section", "Residuals", _residuals(model)
+        left_over = _figure("residuals", "What the models leave over", sentences.residuals(model))
+        yield "residuals-section", "Residuals", left_over
     if numbers["clients"] is not None:
         yield "clients-section", "Clients", _clients(model, numbers)
-    process = [_choice(model)] if len(numbers["choice"]) > 1 else []
-    process += [_convergence(found, numbers)] if numbers["trace"] else []
+    process = []
+    if len(numbers["choice"]) > 1:
+        process.append(_figure("choice", "How many kinds?", sentences.choice(model)))
+    if numbers["trace"]:
+        process.append(_convergence(found, numbers))
     if process:
         yield "choice-section" if len(process) > 1 else "fit", "The fit", _pair(*process)
     yield "run", "This run", _pair(_run(found, about), _theory(model))
 
 
-def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
+def _facts(model: Model) -> str:
     clients, rows = counts(model)
     facts = [f"{clients:,} clients", f"{rows:,} rows"] if clients else []
     facts.append(f"{len(model.features):,} {'feature' if len(model.features) == 1 else 'features'}")
@@ -86,14 +100,7 @@ def _header(model: Model, numbers: dict[str, Any], heading: str) -> str:
         facts.append(f"target <b>{escape(model.target_column)}</b>")
     if model.client_column:
         facts.append(f"client <b>{escape(model.client_column)}</b>")
-    tiles = "".join(
-        f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
-        for number, what in sentences.tiles(model, numbers)
-    )
-    return (
-        f'<header class="top"><h1>{escape(heading)}</h1><div class="soft">{" &middot; ".join(facts)}</div>'
-        f'<div class="tiles">{tiles}</div></header>'
-    )
+    return " &middot; ".join(facts)
 
 
 def _warnings(model: Model) -> str:
@@ -127,24 +134,13 @@ def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
 
 
 def _coefficients(model: Model) -> str:
-    common = "for a usual change" if "spread" in model.details else "one for all"
-    telling = '<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else ""
-    every = '<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else ""
-    controls = (
-        '<div class="controls" data-for="coefficients">'
-        f'<label>Scale <select id="units"><option value="common">{common}</option>'
-        '<option value="own">each row its own</option></select></label>'
-        f'<label>Order <select id="order">{telling}<option value="strongest">strongest</option>'
-        '<option value="table">as in the table</option></select></label>'
-        f"{every}</div>"
-    )
-    return _section(
-        "coefficients-section",
-        "Coefficients, side by side",
-        controls,
-        '<div class="plot" id="coefficients"></div>',
-        _caption(sentences.coefficients(model)),
-        f"<details><summary>All coefficients as a table</summary>{_coefficient_table(model)}</details>",
+    return fill_in(
+        "coefficients.html",
+        common="for a usual change" if "spread" in model.details else "one for all",
+        telling='<option value="telling">kinds differ most</option>' if model.n_clusters > 1 else "",
+        every='<label><input type="checkbox" id="all"> show all</label>' if len(model.features) > 12 else "",
+        caption=escape(sentences.coefficients(model)),
+        table=_coefficient_table(model),
     )
 
 
@@ -165,35 +161,19 @@ def _certainty(numbers: dict[str, Any]) -> str:
         ["put into", *(f"is kind {j}" for j in range(len(chances)))],
         [[f"kind {j}", *(sentences.percent(chance) for chance in line)] for j, line in enumerate(chances)],
     )
-    return _section(
-        "sure",
+    return _figure(
+        "certainty",
         "How sure is each client's kind?",
-        _buttons("certainty", {"plain": "Clients", "log": "Logarithmic"}),
-        '<div class="plot" id="certainty"></div>',
-        _caption(sentences.certainty(numbers)),
-        f"<details><summary>Which kinds mix</summary>{table}{_caption(sentences.overlap())}</details>",
+        sentences.certainty(numbers),
+        {"plain": "Clients", "log": "Logarithmic"},
+        f"<details><summary>Which kinds mix</summary>{table}{_caption(sentences.OVERLAP)}</details>",
+        section="sure",
     )
 
 
 def _sizes(numbers: dict[str, Any]) -> str:
     views = {"counts": "Clients", "shares": "Shares"} | ({"sure": "Certainty"} if len(numbers["kinds"]) > 1 else {})
-    return _section(
-        "sizes-section",
-        "Clients by number of rows",
-        _buttons("sizes", views),
-        '<div class="plot" id="sizes"></div>',
-        _caption(sentences.sizes(numbers)),
-    )
-
-
-def _choice(model: Model) -> str:
-    figure = '<div class="plot" id="choice"></div>'
-    return _section("choice-section", "How many kinds?", figure, _caption(sentences.choice(model)))
-
-
-def _residuals(model: Model) -> str:
-    figure = '<div class="plot" id="residuals"></div>'
-    return _section("residuals-section", "What the models leave over", figure, _caption(sentences.residuals(model)))
+    return _figure("sizes", "Clients by number of rows", sentences.sizes(numbers), views)
 
 
 def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
@@ -203,39 +183,26 @@ def _convergence(found: Fit, numbers: dict[str, Any]) -> str:
         [phase_name(phase), f"{traffic.exchanges}", f"{traffic.bytes_down:,}", f"{traffic.bytes_up:,}"]
         for phase, traffic in found.phases().items()
     ]
-    return _section(
-        "fit",
+    table = _table(["phase", "exchanges", "bytes to a client or site", "bytes from it"], phases)
+    return _figure(
+        "convergence",
         "How the fit went",
-        _buttons("convergence", {name: label for name, label in views.items() if name in told}),
-        '<div class="plot" id="convergence"></div>',
-        _caption(sentences.convergence(found.phases(), found.stop)),
-        "<details><summary>Exchanges and bytes by phase</summary>"
-        + _table(["phase", "exchanges", "bytes to a client or site", "bytes from it"], phases)
-        + "</details>",
+        sentences.convergence(found.phases(), found.stop),
+        {name: label for name, label in views.items() if name in told},
+        f"<details><summary>Exchanges and bytes by phase</summary>{table}</details>",
+        section="fit",
     )
 
 
 def _clients(model: Model, numbers: dict[str, Any]) -> str:
-    kinds = "".join(f'<option value="{j}">kind {j}</option>' for j in range(model.n_clusters))
-    heads = ["client", "rows", "kind", "probability", *(["next kind"] if model.n_clusters > 1 else [])]
-    cells = "".join(
-        f'<th aria-sort="none"><button type="button">{head}</button></th>' if place < 4 else f"<th>{head}</th>"
-        for place, head in enumerate(heads)
+    several = model.n_clusters > 1
+    return fill_in(
+        "clients.html",
+        said=escape(sentences.clients(numbers)),
+        hidden="" if several else " hidden",
+        kinds="".join(f'<option value="{j}">kind {j}</option>' for j in range(model.n_clusters)),
+        next_kind="<th>next kind</th>" if several else "",
     )
-    only = '<select id="only" aria-label="Kind"{}><option value="">all kinds</option>{}</select>'
-    controls = (
-        '<div class="controls">'
-        '<input type="search" id="search" placeholder="Search a client" aria-label="Search a client">'
-        + only.format("" if model.n_clusters > 1 else " hidden", kinds)
-        + '<select id="sorting" aria-label="Order"><option value="largest">largest first</option>'
-        '<option value="unsure">least certain first</option></select><span id="found"></span></div>'
-    )
-    table = (
-        f'<div class="scroll"><table id="clients"><thead><tr>{cells}</tr></thead>'
-        '<tbody id="client-rows"></tbody></table></div>'
-        '<div class="controls"><button type="button" id="more" hidden>Show more</button></div>'
-    )
-    return _section("clients-section", "Clients", f"<p>{escape(sentences.clients(numbers))}</p>", controls, table)
 
 
 def _theory(model: Model) -> str:
@@ -243,11 +210,9 @@ def _theory(model: Model) -> str:
         theory = predict_for(model)
     except DataError:
         return ""
-    rows = [[escape(cell) for cell in row] for row in theory.described()]
-    table = _table(["quantity", "value", "meaning"], rows, 'class="words"')
-    return _section(
-        "theory", "For readers of the paper", f"<p>{escape(sentences.theory(theory.gamma is not None))}</p>", table
-    )
+    said = f"<p>{escape(sentences.theory(theory.gamma is not None))}</p>"
+    table = _words(theory.described(), ["quantity", "value", "meaning"])
+    return _section("theory", "For readers of the paper", said, table)
 
 
 def _run(found: Fit, about: dict[str, Any]) -> str:
@@ -266,11 +231,10 @@ def _run(found: Fit, about: dict[str, Any]) -> str:
     facts += [[name, str(version)] for name, version in about.get("versions", {}).items()]
     settings = model.details.get("settings", {})
     chosen = [[name, str(value)] for name, value in settings.items() if value is not None]
-    parts = [_table([], [[escape(name), escape(value)] for name, value in facts], 'class="words"')]
+    parts = [_words(facts)]
     parts += [f'<p class="soft">{escape(note)}</p>' for note in about.get("notes", [])]
     if chosen:
-        table = _table([], [[escape(name), escape(value)] for name, value in chosen], 'class="words"')
-        parts.append(f"<details><summary>Settings of the recipe</summary>{table}</details>")
+        parts.append(f"<details><summary>Settings of the recipe</summary>{_words(chosen)}</details>")
     if about.get("command"):
         parts.append(f"<h3>To get this again</h3><pre>{escape(about['command'])}</pre>")
     folder = about.get("folder") or "result"
@@ -281,6 +245,15 @@ def _run(found: Fit, about: dict[str, Any]) -> str:
 
 def _section(name: str, heading: str, *parts: str) -> str:
     return f'<section id="{name}"><h2>{escape(heading)}</h2>{"".join(parts)}</section>'
+
+
+def _figure(
+    name: str, heading: str, caption: str, views: dict[str, str] | None = None, *more: str, section: str = ""
+) -> str:
+    """Make the section of a figure, which the script draws."""
+    buttons = "" if views is None else _buttons(name, views)
+    plot = f'<div class="plot" id="{name}"></div>'
+    return _section(section or f"{name}-section", heading, buttons, plot, _caption(caption), *more)
 
 
 def _pair(*sections: str) -> str:
@@ -298,6 +271,11 @@ def _buttons(figure: str, views: dict[str, str]) -> str:
         for place, (name, label) in enumerate(views.items())
     )
     return f'<div class="controls" data-for="{figure}"{"" if len(views) > 1 else " hidden"}>{buttons}</div>'
+
+
+def _words(rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
+    """Make a table of text."""
+    return _table(heads, [[escape(cell) for cell in row] for row in rows], 'class="words"')
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], attributes: str = "") -> str:

@@ -55,10 +55,8 @@ def certainty(digest: dict[str, Any]) -> str:
     if sure == 1:
         return "All clients are placed with a probability of 0.9 or more."
     return (
-        f"{percent(sure)} of the clients are placed with a probability of 0.9 or more. The "
-        "others have "
-        "rows that more than one kind explains; predictions for them are averaged over kinds, weighted by these "
-        "probabilities."
+        f"{percent(sure)} of the clients are placed with a probability of 0.9 or more. The others have rows that "
+        "more than one kind explains; predictions for them are averaged over kinds, weighted by these probabilities."
     )
 
 
@@ -71,8 +69,7 @@ def sizes(digest: dict[str, Any]) -> str:
     if len(labels) > 1:
         said += (
             f"The more rows, the surer: {percent(sure[0])} of those with {labels[0]} {_rows(labels[0])} are placed "
-            "with "
-            f"0.9 or more, {percent(sure[-1])} of those with {labels[-1]}."
+            f"with 0.9 or more, {percent(sure[-1])} of those with {labels[-1]}."
         )
     return said
 
@@ -104,9 +101,8 @@ def residuals(model: Model) -> str:
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "
-        "normal "
-        "distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one side) say "
-        "that probabilities are too bold, that a column is missing, or that the target should be transformed."
+        "normal distribution that the probabilities rest on. Bars far from it (heavy ends, two humps, a lean to one "
+        "side) say that probabilities are too bold, that a column is missing, or that the target should be transformed."
         f"{sample}"
     )
 
@@ -125,12 +121,11 @@ def convergence(phases: Iterable[str], stop: str) -> str:
     return said + (f"It ended because {stop}." if stop else "")
 
 
-def overlap() -> str:
-    """Say how to read the table of mix-ups."""
-    return (
-        "Of the clients that were put into a kind, how many belong to each, by their probabilities. Kinds that mix "
-        "are hard to tell apart."
-    )
+OVERLAP = (
+    "Of the clients that were put into a kind, how many belong to each, by their probabilities. Kinds that mix "
+    "are hard to tell apart."
+)
+"""How to read the table of mix-ups."""
 
 
 def clients(digest: dict[str, Any]) -> str:
@@ -145,8 +140,8 @@ def theory(local: bool) -> str:
     """Say what the paper's quantities are. ``local`` says whether the fit made local updates."""
     said = (
         "Quantities of the theorems in Su, Xu and Yang, Global Convergence of Federated Learning for Mixed "
-        "Regression, for this fit. "
-        "The paper leaves constants unnamed, which are 1 here: read them as orders of magnitude."
+        "Regression, for this fit. The paper leaves constants unnamed, which are 1 here: read them as orders of "
+        "magnitude."
     )
     if not local:
         said += " Those of local updates are left open: this fit solved for its models exactly."

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import ColumnError, DataError
 from .dialect import FALSE, MISSING, TRUE
-from .missing import at_row, check_finite, empty_column
+from .missing import at_row, empty_column, not_finite
 
 _DAY = 86_400.0
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -103,11 +103,8 @@ class TextColumn:
             return ColumnType.DATES
         odd = switches + dates + words
         if odd <= numbers + bits:
-            found = [
-                self.first[kind] for kind in (ValueType.SWITCH, ValueType.DATE, ValueType.WORD) if kind in self.first
-            ]
-            word, row = min(found, key=lambda item: item[1])
-            raise _not_a_number(word, row, odd, self.name, self.source, self.role)
+            kinds = self.first.keys() & {ValueType.SWITCH, ValueType.DATE, ValueType.WORD}
+            raise self._not_a_number(*min((self.first[kind] for kind in kinds), key=lambda found: found[1]), odd)
         return ColumnType.WORDS
 
     def are_numbers(self) -> bool:
@@ -116,7 +113,7 @@ class TextColumn:
         if found is ColumnType.WORDS and ValueType.WORD in self.first:
             word, row = self.first[ValueType.WORD]
             if _THOUSANDS.fullmatch(word.strip()):
-                raise _not_a_number(word, row, int(self.counts[ValueType.WORD]), self.name, self.source, self.role)
+                raise self._not_a_number(word, row, int(self.counts[ValueType.WORD]))
         return found in (ColumnType.NUMBERS, ColumnType.SWITCHES)
 
     def check(self) -> None:
@@ -131,7 +128,7 @@ class TextColumn:
             word, row = next(self.first[kind] for kind in kinds if kind in self.first)
             if _NEARLY_NUMBER.fullmatch(word.strip()) or _OTHER_DATE.fullmatch(word.strip()):
                 count = self.rows - int(self.counts[ValueType.MISSING])
-                raise _not_a_number(word, row, count, self.name, self.source, self.role)
+                raise self._not_a_number(word, row, count)
             dummies = f"pandas.get_dummies(frame, columns=['{self.name}'])"
             ways = {
                 "feature": f"leave it out, or make columns of 0 and 1 of it, as {dummies} does",
@@ -142,27 +139,36 @@ class TextColumn:
                 f"{ways[self.role]}"
             )
 
+    def _not_a_number(self, word: str, row: int, count: int) -> DataError:
+        """Refuse the first of so many values that are no numbers."""
+        if _OTHER_DATE.fullmatch(word.strip()):
+            way = "write dates like 2024-12-31, or leave the column out of the features"
+        elif _NEARLY_NUMBER.fullmatch(word.strip()):
+            way = "write numbers like 1234.5, with nothing before, within or after, or name the features without it"
+        elif self.role == "feature":
+            way = "mend it, or leave the column out of the features"
+        else:
+            way = "mend it or drop the row"
+        others = {1: "", 2: " (1 more row has such)"}.get(count, f" ({count - 1:,} more rows have such)")
+        return ColumnError(
+            f"{self.source}: column '{self.name}' has '{short(word)}' in {at_row(row)}, which is not a number{others}: "
+            f"{way}",
+            self.name,
+        )
 
-def numbers(
-    table: pa.Table,
-    names: Sequence[str],
-    kind: Any,
-    source: str,
-    first: int,
-    decimal: str,
-    *,
-    role: str,
-) -> Array:
-    """Read columns as finite numbers, (n, len(names)); the table begins at row ``first`` of the whole one."""
+
+def numbers(table: pa.Table, names: Sequence[str], kind: Any, source: str, decimal: str, role: str) -> Array:
+    """Read columns as numbers, (n, len(names)); a `ColumnError` names one in which a value is none or missing."""
     values = np.empty((table.num_rows, len(names)), dtype=kind)
     for j, name in enumerate(names):
-        values[:, j] = _numbers(table[name], name, source, first, decimal, role)
-    check_finite(values, names, source, first, role=role)
+        values[:, j] = _numbers(table[name], name, source, decimal, role)
+    for j in not_finite(values):
+        raise ColumnError(f"{source}: column '{names[j]}' has a value that is not a number", names[j])
     return values
 
 
-def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int, decimal: str, role: str) -> Array:
-    """Read a column as numbers; missing values become NaN."""
+def _numbers(column: pa.ChunkedArray, name: str, source: str, decimal: str, role: str) -> Array:
+    """Read a column as numbers; what is missing or not a number becomes NaN."""
     kind = column.type
     if is_date(kind) and role == "target":
         raise _date_target(name, source)
@@ -170,25 +176,27 @@ def _numbers(column: pa.ChunkedArray, name: str, source: str, first: int, decima
         return as_floats(column)
     if pa.types.is_null(kind):
         raise DataError(empty_column(name, source, role))
-    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
-        column = column.cast(kind.value_type)
-        words = TextColumn(name, source, decimal, role)
-        words.add(column)
-        words.check()
-    elif not is_text(kind):
+    text = decoded(column)
+    if not is_text(text.type):
         raise DataError(f"{source}: column '{name}' holds {_plain(kind)}, not numbers: leave it out")
-    parsed, kinds = read_text(column, decimal)
-    bad = kinds == ValueType.WORD
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _not_a_number(column[row].as_py(), first + row, int(bad.sum()), name, source, role)
-    return parsed
+    if text is not column:  # which the first pass has not looked at
+        words = TextColumn(name, source, decimal, role)
+        words.add(text)
+        words.check()
+    return read_text(text, decimal)[0]
+
+
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give a column that is kept as places in a dictionary of its values as the values."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def as_floats(column: pa.ChunkedArray) -> Array:
-    """Give a column of numbers or dates as floating point numbers, and NaN where there is none."""
-    if is_date(column.type):
-        return _days(column)
+    """Give a column of numbers, or of dates as days, as floating point numbers, and NaN where there is none."""
+    if is_date(column.type):  # since 1970, which needs nothing of the table and so is the same at predict
+        column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
+        ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
+        return ticks / (_DAY * _TICKS[column.type.unit])
     if not pa.types.is_floating(column.type):
         column = pc.cast(column, pa.float64(), safe=False)
     values: Array = column.to_numpy()
@@ -232,16 +240,6 @@ def _read_value(text: str, decimal: str) -> tuple[float, ValueType]:
     return np.nan, ValueType.WORD
 
 
-def _days(column: pa.ChunkedArray) -> Floats:
-    """Give dates as days since 1970-01-01, which needs nothing of the table and so is the same at predict."""
-    if pa.types.is_date32(column.type):
-        days: Floats = pc.cast(pc.cast(column, pa.int32()), pa.float64()).to_numpy()
-        return days
-    column = column if pa.types.is_timestamp(column.type) else column.cast(pa.timestamp("ms"))
-    ticks: Floats = pc.cast(pc.cast(column, pa.int64()), pa.float64(), safe=False).to_numpy()
-    return ticks / (_DAY * _TICKS[column.type.unit])
-
-
 def _plain(kind: pa.DataType) -> str:
     if pa.types.is_time(kind):
         return "times of day"
@@ -252,19 +250,6 @@ def short(word: object) -> str:
     """Show a value in one line."""
     text = " ".join(str(word).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _not_a_number(word: str, row: int, count: int, name: str, source: str, role: str) -> DataError:
-    if _OTHER_DATE.fullmatch(word.strip()):
-        way = "write dates like 2024-12-31, or leave the column out of the features"
-    elif _NEARLY_NUMBER.fullmatch(word.strip()):
-        way = "write numbers like 1234.5, with nothing before, within or after, or name the features without it"
-    else:
-        way = "mend it, or leave the column out of the features" if role == "feature" else "mend it or drop the row"
-    others = "" if count == 1 else " (1 more row has such)" if count == 2 else f" ({count - 1:,} more rows have such)"
-    return ColumnError(
-        f"{source}: column '{name}' has '{short(word)}' in {at_row(row)}, which is not a number{others}: {way}", name
-    )
 
 
 def _date_target(name: str, source: str) -> DataError:

@@ -81,14 +81,9 @@ class Guess:
     """Whether these rows are all there are."""
 
 
-def describe(path: Path) -> tuple[tuple[Column, ...], bool]:
-    """Look at the first rows of a file. -> its columns, and whether those were all rows."""
-    return read_by(_describe, path)
-
-
 def guess(path: Path, client: str | None = None, target: str | None = None) -> Guess:
     """Describe the columns of a file and guess which are the client and the target, where that is not known."""
-    columns, whole = describe(path)
+    columns, whole = read_by(_describe, path)
     rows = columns[0].rows
     if client is None:
         client = _likely_client([column for column in columns if column.name != target])
@@ -125,6 +120,7 @@ def notes(path: Path, client: str, target: str, taken: Any, *, features_named: b
 
 
 def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:
+    """Look at the first rows of a table. -> its columns, and whether those were all rows."""
     reader = source.batches(source.schema.names)
     tables, rows = [], 0
     for table in reader:

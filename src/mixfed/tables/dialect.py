@@ -7,10 +7,8 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -52,38 +50,12 @@ class Dialect:
     broken_lines: bool = False
     """Whether quoted text goes on over the end of a line."""
 
-    def parsing(self) -> pa.csv.ParseOptions:
-        """Give Arrow's options for taking rows apart."""
-        return pa.csv.ParseOptions(delimiter=self.separator, newlines_in_values=self.broken_lines)
-
-    def reading(self, **more: Any) -> pa.csv.ReadOptions:
-        """Give Arrow's options for reading."""
-        return pa.csv.ReadOptions(encoding=self.encoding, **more)
-
-    def converting(self, types: dict[str, pa.DataType], columns: Sequence[str] = ()) -> pa.csv.ConvertOptions:
-        """Give Arrow's options for making values; ``columns`` are those to read, none of them means all."""
-        return pa.csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(columns),
-            decimal_point=self.decimal,
-            true_values=["1", *(form(word) for word in sorted(TRUE) for form in _CASES)],
-            false_values=["0", *(form(word) for word in sorted(FALSE) for form in _CASES)],
-        )
-
-
-_CASES = (str.lower, str.upper, str.capitalize)
-
 
 def is_text_table(path: Path) -> bool:
     """Whether a file is, by its name, a table in text."""
-    return bare_name(path).endswith(TEXTS)
-
-
-def bare_name(path: Path) -> str:
-    """Give the name of a file in small letters and without the ending of its compression."""
     name = path.name.lower()
-    packed = next((ending for ending in PACKERS if name.endswith(ending)), "")
-    return name.removesuffix(packed)
+    packer = next((ending for ending in PACKERS if name.endswith(ending)), "")
+    return name.removesuffix(packer).endswith(TEXTS)
 
 
 def open_text(path: Path) -> pa.NativeFile:
@@ -111,23 +83,9 @@ def not_utf8(path: Path) -> NotUtf8Error:
     return NotUtf8Error(f"{path.name}: the text is not UTF-8: save the table as UTF-8")
 
 
-def check_text(schema: pa.Schema, path: Path) -> None:
-    """Refuse columns that Arrow takes for bytes since they are not UTF-8."""
-    if any(map(pa.types.is_binary, schema.types)):
-        raise not_utf8(path)
-
-
 def _state(path: Path) -> tuple[int, ...]:
     about = path.stat()
     return about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size
-
-
-def header(path: Path, dialect: Dialect) -> list[str]:
-    """Read the names of the columns."""
-    options = dialect.reading(block_size=1 << 20, use_threads=False)
-    with open_text(path) as file, pa.csv.open_csv(file, read_options=options, parse_options=dialect.parsing()) as found:
-        names: list[str] = found.schema.names
-        return names
 
 
 def _encoding(head: bytes, source: str) -> str:

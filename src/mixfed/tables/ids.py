@@ -1,18 +1,15 @@
 """Ids of clients: whatever a caller has for them, as a column of Arrow; and which ids of two sources are the same."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError
 from .missing import at_row
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _COARSE = {"M": ("Y", "M", "W", "h", "m"), "m": ("W", "D", "h", "m")}
 """Units of times, and of spans of time, that Arrow does not know but in seconds."""
@@ -22,20 +19,14 @@ _ARROWS = ("pandas", "polars")
 """Libraries whose columns tell Arrow more than NumPy: zones of times, and which values are missing."""
 
 
-def find_clients(groups: Any, source: str, first: int = 0) -> tuple[Array, Ints]:
-    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,).
-
-    ``first`` is the row of the whole table at which these rows begin.
-    """
-    ids, owner = encode_clients(_column(groups, source), source, first)
+def find_clients(groups: Any, source: str) -> tuple[Array, Ints]:
+    """Find the distinct ids, sorted, and each row's place among them. groups (n,) -> (c,), (n,)."""
+    ids, owner = encode_clients(_column(groups, source), source)
     return ids.to_numpy(zero_copy_only=False), owner
 
 
 def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int = 0) -> tuple[pa.Array, Ints]:
-    """Do what `find_clients` does for a column of Arrow, and leave the ids there."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    """Do what `find_clients` does for a column of Arrow, which begins at row ``first``, and leave the ids there."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -58,8 +49,6 @@ def encode_clients(column: pa.Array | pa.ChunkedArray, source: str, first: int =
 
 def plain(ids: pa.Array | pa.ChunkedArray, source: str) -> pa.Array | pa.ChunkedArray:
     """Make text of ids that are UUIDs, bytes, or text as few programs write it, and usual numbers of half ones."""
-    import pyarrow as pa
-
     kind = ids.type
     if isinstance(kind, pa.BaseExtensionType):
         return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
@@ -79,8 +68,6 @@ def plain(ids: pa.Array | pa.ChunkedArray, source: str) -> pa.Array | pa.Chunked
 
 def _column(groups: Any, source: str) -> pa.Array | pa.ChunkedArray:
     """Make a column of ids: an array, a list, a column of pandas or of polars. What pandas calls missing is missing."""
-    import pyarrow as pa
-
     if isinstance(groups, pa.ChunkedArray | pa.Array):
         return groups
     if not isinstance(groups, list | tuple) and type(groups).__module__.partition(".")[0] not in _ARROWS:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import ColumnError, DataError
-from .column_types import TextColumn, as_floats, is_text, numbers, read_text
+from .column_types import TextColumn, as_floats, decoded, is_text, numbers, read_text
 from .ids import find_clients, plain
 from .missing import Gaps
 from .roles import Plan, Watch, find_clients_and_columns
@@ -70,11 +70,12 @@ def _find_fault(source: Source, column: str, plan: Plan) -> None:
     role = "target" if column == plan.target else "feature"
     text, gaps = TextColumn(column, source.name, source.decimal, role), Gaps(column, source.name)
     for batch in source.batches([column]):
-        if is_text(batch[column].type):
-            text.add(batch[column])
-            gaps.add(read_text(batch[column], source.decimal)[0])
+        values = decoded(batch[column])
+        if is_text(values.type):
+            text.add(values)
+            gaps.add(read_text(values, source.decimal)[0])
         else:
-            gaps.add(as_floats(batch[column]))
+            gaps.add(as_floats(values))
     if text.rows:
         text.check()
     gaps.check(role)
@@ -83,11 +84,10 @@ def _find_fault(source: Source, column: str, plan: Plan) -> None:
 def _write_rows(source: Source, plan: Plan, put: Put, watch: Watch | None) -> None:
     ids, left, done = plan.ids.to_numpy(zero_copy_only=False), plan.counts.copy(), 0
     for batch in source.batches([plan.client, *_columns(plan)]):
-        about = source.name, done, source.decimal
-        phi = numbers(batch, plan.features, plan.precision, *about, role="feature")
+        phi = numbers(batch, plan.features, plan.precision, source.name, source.decimal, "feature")
         y = np.zeros(batch.num_rows)
         if plan.target is not None:
-            y = numbers(batch, (plan.target,), np.float64, *about, role="target")[:, 0]
+            y = numbers(batch, (plan.target,), np.float64, source.name, source.decimal, "target")[:, 0]
         here, owner = _places(batch, plan, ids, source.name)
         left[here] -= np.bincount(owner, minlength=len(here))
         if np.any(left[here] < 0):

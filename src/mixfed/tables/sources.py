@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ..core.errors import DataError, NotUtf8Error
 from .column_types import is_number, short
-from .dialect import PACKERS, TEXTS, check_text, is_text_table, not_utf8, open_text, sniff
+from .dialect import FALSE, PACKERS, TEXTS, TRUE, is_text_table, not_utf8, open_text, sniff
 from .missing import at_row
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _BUFFER = 1 << 18
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
-class Source(Protocol):
+class Source:
     """A table that can be read any number of times, from its first row on."""
 
     name: str
@@ -39,23 +39,22 @@ class Source(Protocol):
     """Number of rows, if it is known without reading them."""
     blank: frozenset[str]
     """Columns of which all rows (parquet), or the first ones (text), are empty."""
-    text_ids: bool
+    text_ids = False
     """Whether ids are read as text although they may be whole numbers."""
-    decimal: str
+    decimal = "."
     """The decimal sign of numbers that are kept as text."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read some columns of all rows, in order."""
+        raise NotImplementedError
 
     def as_text(self) -> Source | None:
         """Give the same table with every column as text, if another type was only a guess."""
+        return None
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """A parquet file."""
-
-    text_ids = False
-    decimal = "."
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.name
@@ -74,29 +73,22 @@ class ParquetSource:
             for batch in file.iter_batches(rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
-    def as_text(self) -> Source | None:
-        """Give nothing: the file knows its types."""
-        return None
-
 
 def _blank_columns(about: pq.FileMetaData) -> frozenset[str]:
     """Find the columns that, by the file's own count, have no values."""
-    blank = set(range(about.num_columns))
-    for place in range(about.num_row_groups):
-        group = about.row_group(place)
-        if group.num_rows:
-            blank = {j for j in blank if _nulls(group.column(j)) == group.num_rows}
-        if not blank:
-            break
-    return frozenset(about.schema.column(j).path for j in blank)
+    groups = [about.row_group(place) for place in range(about.num_row_groups)]
+
+    def is_blank(j: int) -> bool:
+        parts = ((group.column(j), group.num_rows) for group in groups if group.num_rows)
+        return all(
+            part.is_stats_set and part.statistics.has_null_count and part.statistics.null_count == rows
+            for part, rows in parts
+        )
+
+    return frozenset(about.schema.column(j).path for j in range(about.num_columns) if is_blank(j))
 
 
-def _nulls(part: pq.ColumnChunkMetaData) -> int | None:
-    known = part.is_stats_set and part.statistics.has_null_count
-    return part.statistics.null_count if known else None
-
-
-class CsvSource:
+class CsvSource(Source):
     """A table in text, compressed or not.
 
     Ids are read as text, so that they keep their leading zeros. A column that begins with whole numbers may go on
@@ -104,7 +96,7 @@ class CsvSource:
     may be 1 and 0 (true and false) may go on with other words, so it is text from the beginning.
     """
 
-    n_rows: int | None = None
+    n_rows = None
     text_ids = True
 
     def __init__(self, path: Path, client: str | None, *, text: bool = False) -> None:
@@ -114,7 +106,8 @@ class CsvSource:
             with self._open({}) as reader:
                 self.found: pa.Schema = reader.schema
         self.decimal, names = self.dialect.decimal, self.found.names
-        check_text(self.found, path)
+        if any(map(pa.types.is_binary, self.found.types)):  # which Arrow takes for bytes
+            raise not_utf8(path)
         check_names(names, path.name)
         self.blank = frozenset(field.name for field in self.found if pa.types.is_null(field.type))
         self.schema = pa.schema([(field.name, self._type(field)) for field in self.found])
@@ -131,10 +124,20 @@ class CsvSource:
         return None if self.text else CsvSource(self.path, self.client, text=True)
 
     def _open(self, types: dict[str, pa.DataType], columns: Sequence[str] = ()) -> pa.csv.CSVStreamingReader:
-        # One thread: only then does a complaint name the row.
-        reading = self.dialect.reading(block_size=BLOCK_BYTES, use_threads=False)
-        converting = self.dialect.converting(types, columns)
-        return pa.csv.open_csv(open_text(self.path), reading, self.dialect.parsing(), converting)
+        dialect = self.dialect
+        return pa.csv.open_csv(
+            open_text(self.path),
+            # One thread: only then does a complaint name the row.
+            pa.csv.ReadOptions(encoding=dialect.encoding, block_size=BLOCK_BYTES, use_threads=False),
+            pa.csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=dialect.broken_lines),
+            pa.csv.ConvertOptions(
+                column_types=types,
+                include_columns=list(columns),
+                decimal_point=dialect.decimal,
+                true_values=["1", *_in_any_case(TRUE)],
+                false_values=["0", *_in_any_case(FALSE)],
+            ),
+        )
 
     def _type(self, field: pa.Field) -> pa.DataType:
         if self.text or field.name == self.client or pa.types.is_null(field.type) or pa.types.is_boolean(field.type):
@@ -142,10 +145,11 @@ class CsvSource:
         return pa.float64() if is_number(field.type) else field.type
 
 
-class FrameSource:
+class FrameSource(Source):
     """A data frame of pandas, of polars or of Arrow; an index counts only where it is ``named``."""
 
-    name, text_ids, decimal = "frame", False, "."
+    name = "frame"
+    n_rows: int
 
     def __init__(self, frame: Any, named: Sequence[str | None]) -> None:
         self.table = as_table(frame, named)
@@ -159,28 +163,25 @@ class FrameSource:
         for first in range(0, self.n_rows, BATCH_ROWS):
             yield table.slice(first, BATCH_ROWS)
 
-    def as_text(self) -> Source | None:
-        """Give nothing: the frame knows its types."""
-        return None
+
+def _in_any_case(words: frozenset[str]) -> list[str]:
+    return [case(word) for word in sorted(words) for case in (str.lower, str.upper, str.capitalize)]
 
 
-def open_source(path: Path, client: str | None = None) -> Source:
-    """Open a ``.parquet`` file, or a table in text. If reading finds that it is not UTF-8, opening it again helps."""
-    check_path(path)
-    if not is_text_table(path):
-        return ParquetSource(path)
-    try:
-        return CsvSource(path, client)
-    except NotUtf8Error:
-        return CsvSource(path, client)
+def open_source(path: Path) -> Source:
+    """Open a ``.parquet`` file, or a table in text."""
+    return read_by(lambda source: source, path)
 
 
 def read_by(work: Callable[[Source], T], path: Path, client: str | None = None) -> T:
     """Let ``work`` read a file, and again if it finds text that is not UTF-8: then as Latin-1."""
+    check_path(path)
+    if not is_text_table(path):
+        return work(ParquetSource(path))
     try:
-        return work(open_source(path, client))
+        return work(CsvSource(path, client))
     except NotUtf8Error:
-        return work(open_source(path, client))
+        return work(CsvSource(path, client))
 
 
 def as_table(frame: Any, named: Sequence[str | None]) -> pa.Table:

@@ -8,7 +8,6 @@ import pytest
 from helpers.auto import FEW, fit
 from helpers.packed import panel
 from mixfed import AutoSettings, LocalPool, SettingsError, bottleneck_distance, fit_auto, simulate
-from mixfed.recipes import updates as mixtures
 from mixfed.recipes.auto import refine
 
 
@@ -49,7 +48,7 @@ def test_a_step_that_cannot_be_taken_on_the_way_is_left_out(monkeypatch):
         if arguments[3] == (1.0,):  # as polish asks
             calls.append(found)
             if len(calls) == 1:
-                return mixtures.Newton(candidates.pick([]), np.inf)
+                return candidates.pick([]), np.inf
         return found
 
     monkeypatch.setattr(refine, "newton", newton)

@@ -5,9 +5,10 @@
 The result is the maximum of the likelihood, so it depends neither on a start nor on the units of the table.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,11 +23,14 @@ from ...model.model import Model, kind_order
 from ..recorder import Recorder, check_clusters
 from ..settings import AutoSettings, given_start
 from ..standardise import errors_to_user, to_user
-from ..updates import Penalty, covariance
+from ..updates import covariance
 from .refine import Maximum
-from .select import Info, Selection
-from .survey import SURVEY_EXCHANGES, make_survey
+from .select import Selection
+from .survey import make_survey
 from .warnings import find_warnings
+
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 
 def fit_auto(
@@ -42,19 +46,7 @@ def fit_auto(
 
     ``features`` names the pool's features.
     """
-    with one_blas_thread():
-        return _fit(pool, features, n_clusters, settings or AutoSettings(), seed, watch)
-
-
-def _fit(
-    pool: Pool,
-    features: tuple[str, ...],
-    n_clusters: int | None,
-    settings: AutoSettings,
-    seed: int,
-    watch: Watcher | None,
-) -> Fit:
-    n_clients = pool.n_clients
+    n_clients, settings = pool.n_clients, settings or AutoSettings()
     if n_clusters is not None:
         check_clusters(n_clusters, n_clients)
     most = n_clusters or min(settings.max_clusters, n_clients)
@@ -62,64 +54,50 @@ def _fit(
     start = given_start(settings.start, features)
     if n_clusters is not None and start is not None and start.ndim == 2 and len(start) != n_clusters:
         raise SettingsError(f"start has {len(start)} models, but there are to be {n_clusters} kinds")
-    with run.timing("survey"):
-        single, rounds = settings.anchors == "single", itertools.count(1)
-        survey = make_survey(
-            pool,
-            features[-1] == INTERCEPT,
-            most,
-            start,
-            Penalty(settings.shared_noise),
-            seed,
-            single=single,
-            report=lambda: run.report("survey", next(rounds), SURVEY_EXCHANGES - (not single), Info()),
-        )
-    if survey.target_spread == 0:
-        most = 1  # there is nothing to tell kinds by
-    search = Selection(run, survey, settings, seed, n_clusters)
-    if settings.personal:
-        return _fit_personal(search, features, n_clusters, most, start)
-    with run.timing("kinds"):
-        if n_clusters is None:
-            search.choose(most)
-        k = n_clusters or search.best()
-    with run.timing("refine"):
-        found = search.finish(k, start)
-        if n_clusters is None:
-            found = search.more_kinds(found, most, start)
-    errors = None
-    if len(found.reply.missing):
-        errors = covariance(found.mixture, found.reply, 0, found.reply.missing[0], found.rules)
-    model = _model(found, search, features, errors, search.bic(found), search.tried())
-    return Fit(model, run.trace, pool.traffic, run.seconds, found.stop.value)
+    with one_blas_thread():
+        with run.timing("survey"):
+            survey = make_survey(run, features[-1] == INTERCEPT, most, start, settings, seed)
+        if survey.target_spread == 0:
+            most = 1  # there is nothing to tell kinds by
+        search = Selection(run, survey, settings, seed, n_clusters)
+        if settings.personal:
+            return _fit_personal(search, features, most, start)
+        with run.timing("kinds"):
+            if n_clusters is None:
+                search.choose(most)
+            k = n_clusters or search.best()
+        with run.timing("refine"):
+            found = search.finish(k, start)
+            if n_clusters is None:
+                found = search.more_kinds(found, most, start)
+        errors = None
+        if len(found.reply.missing):
+            errors = covariance(found.mixture, found.reply, 0, found.reply.missing[0], found.rules)
+        return _fit(found, search, features, errors, search.bic(found), search.tried())
 
 
-def _fit_personal(
-    search: Selection, features: tuple[str, ...], n_clusters: int | None, most: int, start: Floats | None
-) -> Fit:
+def _fit_personal(search: Selection, features: tuple[str, ...], most: int, start: Floats | None) -> Fit:
     """Fit kinds whose clients deviate."""
     from .. import personal  # which a plain fit can do without
     from ..personal.updates import count_parameters, model_covariance
 
-    run, units = search.run, search.survey.units
-    with run.timing("personal"):
-        found, tried = personal.fit_personal(search, n_clusters, most, start)
-    plain, factor = personal.as_refined(found), personal.factors_to_user(units, found)
-    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(plain))
-    model = _model(plain, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
-    return Fit(model, run.trace, run.pool.traffic, run.seconds, found.stop.value)
+    with search.run.timing("personal"):
+        found, tried = personal.fit_personal(search, most, start)
+    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(found))
+    factor = personal.factors_to_user(search.survey.units, found)
+    return _fit(found, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
 
 
-def _model(
-    found: Maximum,
+def _fit(
+    found: Maximum | Fitted,
     search: Selection,
     features: tuple[str, ...],
     covariances: Floats | None,
     bic: float,
     choice: list[dict[str, Any]],
     factor: Floats | None = None,
-) -> Model:
-    """Make the model: in the units of the table, the largest kind first.
+) -> Fit:
+    """Make the model and say how it came about: in the units of the table, the largest kind first.
 
     covariances (k, d, d) are those of the kinds' theta, in standard units; factor (k, D, r) that of deviations.
     """
@@ -132,9 +110,9 @@ def _model(
         units.scale * np.exp(0.5 * mixture.log_variance[0][order]),
     )
     errors = None if covariances is None else errors_to_user(units, covariances[order])
-    said = find_warnings(found, survey, features, order, errors is not None, search.scanned, search.settings)
+    said = find_warnings(found, search, features, order, errors is not None)
     own = len(features) - (features[-1] == INTERCEPT)
-    return Model.from_mixture(
+    model = Model.from_mixture(
         final,
         features,
         errors=errors,
@@ -157,3 +135,4 @@ def _model(
             "choice": choice,
         },
     )
+    return Fit(model, search.run.trace, search.run.pool.traffic, search.run.seconds, found.stop.value)

@@ -128,11 +128,7 @@ def anchor_candidates(survey: Survey, k: int, *, seed: int, quick: bool) -> tupl
     inside = anchors.within(columns)
     rules = settle(inside.with_weights(survey.anchor_weights).sieve(k), k, draws.generator(seed, "rules", k))
 
-    views = (
-        {"starts": survey.anchor_weights}
-        if quick
-        else {"starts": survey.anchor_weights, "other starts": anchors.weight}
-    )
+    views = {"starts": survey.anchor_weights} | ({} if quick else {"other starts": anchors.weight})
 
     def look(view: str) -> Candidates:
         rng = draws.generator(seed, view, k)

@@ -46,7 +46,7 @@ class Anchors:
         own = unpacked(statistics.gram, self.dim) + _OWN_RIDGE * np.eye(self.dim)
         self.fits: Floats = np.linalg.solve(own, statistics.cross[..., None])[..., 0].astype(np.float64)
         """(a, r): each anchor's own fit."""
-        self.least: Floats = np.maximum(np.sum(self._table * self._form(self.fits).T, axis=1), 0.0)
+        self.least: Floats = np.maximum(np.sum(self._table * plain.quadratic_form(self.fits).T, axis=1), 0.0)
         """(a,): what that fit leaves."""
 
     def within(self, columns: Array) -> Anchors:
@@ -80,11 +80,7 @@ class Anchors:
 
     def losses(self, theta: Floats) -> Floats:
         """Give squared residuals of every anchor under models theta (l, r). -> (a, l)."""
-        return np.asarray(np.maximum(self._table @ self._form(theta), 0.0))
-
-    def _form(self, theta: Floats) -> Floats:
-        """Write squared residuals under models theta (l, r) as a product with the table. -> (columns, l)."""
-        return plain.quadratic_form(theta)
+        return np.asarray(np.maximum(self._table @ plain.quadratic_form(theta), 0.0))
 
     def memberships(self, candidates: Candidates) -> tuple[Floats, Floats]:
         """Give log likelihoods (a, C) and memberships (a, C, k)."""

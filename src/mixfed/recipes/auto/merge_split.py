@@ -58,15 +58,12 @@ def variants(anchors: Anchors, mixture: Candidates, rng: np.random.Generator, co
     made = []
     for _ in range(count):
         into, gone = merges[rng.integers(len(merges))]
-        where = rng.integers(k)
+        where = int(rng.integers(k))
         where = (where + 1) % k if where == gone else where
-        theta, log_variance, log_weight = _without(mixture, clients, into, gone)
+        variant = _begun_anew(mixture, clients, into, gone, where)
         misfit = membership[:, where] * np.maximum(losses[:, where] - anchors.least, 0.0) + 1e-12
-        theta[gone] = anchors.fits[rng.choice(len(misfit), p=misfit / misfit.sum())]
-        log_variance[gone] = log_variance[where]
-        log_weight[where] -= np.log(2.0)
-        log_weight[gone] = log_weight[where]
-        made.append(_single(theta, log_variance, log_weight))
+        variant.theta[0, gone] = anchors.fits[rng.choice(len(misfit), p=misfit / misfit.sum())]
+        made.append(variant)
     return Candidates.stack(made)
 
 
@@ -96,12 +93,10 @@ def splits(mixture: Candidates, reply: MixtureReply, moments: Floats, count: int
             twin = into is not None and into > gone and where != into
             if where == gone or twin or len(made) == count:
                 continue
-            theta, log_variance, log_weight = _without(mixture, clients, into, gone)
-            theta[gone], theta[where] = theta[where] + half, theta[where] - half
-            log_variance[gone] = log_variance[where]
-            log_weight[where] -= np.log(2.0)
-            log_weight[gone] = log_weight[where]
-            made.append(_single(theta, log_variance, log_weight))
+            variant = _begun_anew(mixture, clients, into, gone, where)
+            variant.theta[0, gone] += half
+            variant.theta[0, where] -= half
+            made.append(variant)
     return made
 
 
@@ -114,8 +109,8 @@ def _merges(overlap: Floats, clients: Floats, count: int) -> list[tuple[int | No
     return [*both, *((b, a) for a, b in both), (None, int(np.argmin(clients)))]
 
 
-def _without(mixture: Candidates, clients: Floats, into: int | None, gone: int) -> tuple[Floats, Floats, Floats]:
-    """Give theta, log variance and log weight after a kind has gone into another (or into none)."""
+def _begun_anew(mixture: Candidates, clients: Floats, into: int | None, gone: int, where: int) -> Candidates:
+    """Let a kind go into another (or into none), and begin anew as half of the clients of the kind ``where``."""
     theta, log_variance, log_weight = (
         part[0].copy() for part in (mixture.theta, mixture.log_variance, mixture.log_weight)
     )
@@ -124,8 +119,6 @@ def _without(mixture: Candidates, clients: Floats, into: int | None, gone: int) 
         theta[into] = share @ theta[[into, gone]]
         log_variance[into] = np.logaddexp.reduce(log_variance[[into, gone]] + np.log(share))
         log_weight[into] = np.logaddexp.reduce(log_weight[[into, gone]])
-    return theta, log_variance, log_weight
-
-
-def _single(theta: Floats, log_variance: Floats, log_weight: Floats) -> Candidates:
+    theta[gone], log_variance[gone] = theta[where], log_variance[where]
+    log_weight[[where, gone]] = log_weight[where] - np.log(2.0)
     return Candidates(theta[None], log_variance[None], (log_weight - np.logaddexp.reduce(log_weight))[None])

@@ -25,7 +25,6 @@ from ...exchange.mixture import Candidates, LocalStep, MixtureReply, MixtureSums
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
 from ..updates import (
-    Newton,
     Penalty,
     distinct,
     maximise,
@@ -43,7 +42,7 @@ _PATIENCE = 20.0
 """A candidate goes on if so many gains like its last would bring it to the best."""
 _RUNNERS = (6, 4, 4, 3, 3, 2)
 """Candidates that go on after each Newton round, at most."""
-_MANY = 160
+MANY = 160
 """From so many parameters on, information is dear: it is asked for the leader only, at fewer dampings."""
 _DAMPINGS = (0.8, 0.97, 1.0)
 _DAMPINGS_MANY = (0.9, 1.0)
@@ -96,7 +95,7 @@ def refine(
     if len(candidates) == 0:
         return None
     _, k, dim = candidates.theta.shape
-    many = k * (dim + 2) > _MANY
+    many = k * (dim + 2) > MANY
     field = _Field(candidates, np.arange(len(candidates)), value, (0,) if many else tuple(range(len(candidates))))
     best = leader = None
     for round_ in range(_MOST_ROUNDS):
@@ -105,7 +104,7 @@ def refine(
         leader = runners[0].found
         for runner in runners:
             if runner.found.newton_decrement < near and (best is None or runner.found.value > best.value):
-                best = dataclasses.replace(runner.found, next_step=runner.newton.steps.pick([-1]))
+                best = dataclasses.replace(runner.found, next_step=runner.steps.pick([-1]))
         bar = max(leader.value, incumbent, best.value if best else -np.inf)
         going = [
             runner
@@ -143,11 +142,9 @@ def polish(
             reply = yield MixtureSums(units, mixture, (0,))
         rules = rules.fitting(residual_variance(reply, 0))
         value = float(penalised_likelihood(mixture, reply, rules)[0])
-        ahead = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
-        next_ = ahead.steps if len(ahead.steps) else None
-        found = Maximum(
-            mixture, value, float(reply.likelihood[0]), reply, rules, ahead.newton_decrement, next_step=next_
-        )
+        ahead, newton_decrement = newton(mixture, reply, 0, reply.missing[0], (1.0,), rules)
+        next_ = ahead if len(ahead) else None
+        found = Maximum(mixture, value, float(reply.likelihood[0]), reply, rules, newton_decrement, next_step=next_)
         if next_ is None or value < before - 1.0:
             if steps < _MOST_POLISH:
                 break
@@ -158,16 +155,14 @@ def polish(
             mixture, before, last, curved = helped.next_step, helped.value, helped.newton_decrement, None
             continue
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        if ahead.newton_decrement < CONVERGED or (
-            ahead.newton_decrement < NEAR and ahead.newton_decrement**3 < CONVERGED * last**2 < np.inf
+        if newton_decrement < CONVERGED or (
+            newton_decrement < NEAR and newton_decrement**3 < CONVERGED * last**2 < np.inf
         ):
-            value += ahead.newton_decrement  # what the last step gains, to more digits than matter
-            likelihood = value + float(penalties(ahead.steps, rules)[0])
-            return dataclasses.replace(
-                found, mixture=ahead.steps, value=value, likelihood=likelihood, stop=Stop.MAXIMUM
-            )
-        curved = None if ahead.newton_decrement > 0.1 * last else reply  # slow: it has changed after all
-        mixture, before, last = ahead.steps, value, ahead.newton_decrement
+            value += newton_decrement  # what the last step gains, to more digits than matter
+            likelihood = value + float(penalties(ahead, rules)[0])
+            return dataclasses.replace(found, mixture=ahead, value=value, likelihood=likelihood, stop=Stop.MAXIMUM)
+        curved = None if newton_decrement > 0.1 * last else reply  # slow: it has changed after all
+        mixture, before, last = ahead, value, newton_decrement
     return found
 
 
@@ -192,8 +187,8 @@ def refine_hard(
         if round_ >= EM_ROUNDS:
             gram, since, moved = reply.gram[[best]], candidates.pick(best), moved.pick(best)
         candidates = moved
-    found = _only(reply, best, ())
-    return Maximum(candidates.pick(best), float(value[best]), float(reply.likelihood[best]), found, rules, np.inf, stop)
+    said = reply.pick(best)
+    return Maximum(candidates.pick(best), float(value[best]), float(said.likelihood[0]), said, rules, np.inf, stop)
 
 
 def refine_locally(
@@ -270,7 +265,8 @@ class _Runner:
     place: int
     """Of that trial in the exchange."""
     found: Maximum
-    newton: Newton
+    steps: Candidates
+    """Newton's steps from there."""
     gain: float
 
 
@@ -281,17 +277,12 @@ def _rank(field: _Field, reply: MixtureReply, dampings: tuple[float, ...], rules
     firsts = np.array([trials[np.argmax(value[trials])] for trials in own])
     ranked = []
     for c in firsts[distinct(field.trials.pick(firsts), value[firsts], 0.01)].tolist():
-        steps = Newton(field.trials.pick([]), np.inf)
-        if c in field.informed:
-            missing = reply.missing[field.informed.index(c)]
-            steps = newton(field.trials, reply, c, missing, dampings, rules)
+        said = reply.pick(c, [field.informed.index(c)] if c in field.informed else [])
+        steps, newton_decrement = field.trials.pick([]), np.inf
+        if len(said.missing):
+            steps, newton_decrement = newton(field.trials, reply, c, said.missing[0], dampings, rules)
         found = Maximum(
-            field.trials.pick(c),
-            float(value[c]),
-            float(reply.likelihood[c]),
-            _only(reply, c, field.informed),
-            rules,
-            steps.newton_decrement,
+            field.trials.pick(c), float(value[c]), float(reply.likelihood[c]), said, rules, newton_decrement
         )
         ranked.append(_Runner(c, found, steps, float(value[c] - field.before[field.owner[c]])))
     return ranked
@@ -314,7 +305,7 @@ def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field
     owner: list[int] = []
     informed: list[int] = []
     for rank, runner in enumerate(going):
-        steps = runner.newton.steps
+        steps = runner.steps
         if len(steps) and runner.found.newton_decrement <= 1e-3:
             steps = steps.pick([-1])  # so near the maximum the full step is the one
         if not many or (rank == 0 and len(steps) == 0):
@@ -324,8 +315,3 @@ def _next_field(going: list[_Runner], climbed: Candidates, many: bool) -> _Field
         owner += [rank] * (1 + len(steps))
     before = np.array([runner.found.value for runner in going])
     return _Field(Candidates.stack(parts), np.array(owner), before, tuple(informed))
-
-
-def _only(reply: MixtureReply, c: int, informed: tuple[int, ...]) -> MixtureReply:
-    """Keep what was said of one candidate."""
-    return reply.pick(c, [informed.index(c)] if c in informed else [])

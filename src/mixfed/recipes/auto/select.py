@@ -3,17 +3,17 @@
 for each k: propose -> refine -> BIC -> for the best k: refine, look again
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ...core import draws
 from ...core.arrays import Floats
-from ...core.threads import side_by_side
-from ...exchange.base import Query
+from ...exchange.base import Query, T
 from ...exchange.local_update import Update
 from ...exchange.mixture import Candidates, MixtureReply, MixtureSums
 from ...exchange.pool import Sample
@@ -29,9 +29,10 @@ from .anchor_starts import anchor_candidates
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .summed_starts import summed_candidates
-from .survey import Survey
+from .survey import Info, Survey
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 _FIRST_LOOK = 4
 """Numbers of kinds tried at once to begin with; then as many as it takes to see that more are worse."""
@@ -47,28 +48,8 @@ _LOOK_EXCHANGES = 11
 survey takes 4, and a federation one to enrol its sites and one to give them the model."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
-_PATIENCE = 2
+PATIENCE = 2
 """So many numbers of kinds beyond the best must be worse before the search ends."""
-
-
-@dataclass(frozen=True)
-class Info:
-    """What people look at."""
-
-    likelihood: float | None = None
-    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
-    candidates: int = 0
-    """Candidates asked about."""
-    rows: int | None = None
-    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
-    movement: float | None = None
-    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
-    standard units; None if numbers of kinds are compared."""
-
-    @property
-    def note(self) -> str:
-        """Say how it goes."""
-        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
 class Selection:
@@ -96,12 +77,12 @@ class Selection:
             ks = range(tried + 1, min(tried + wanted, most) + 1)
             self.scan(ks)
             tried = ks[-1]
-            wanted = _PATIENCE - (tried - self.best())
+            wanted = PATIENCE - (tried - self.best())
 
     def scan(self, ks: Iterable[int]) -> None:
         """Fit numbers of kinds, near enough to compare them."""
         self.sample = self.survey.scanned()
-        results = self.converse("kinds", list(side_by_side(self._quick, ks)), self.sample)
+        results = self.converse("kinds", [self._quick(k) for k in ks], self.sample)
         self.scanned |= {k: found for k, found in zip(ks, results, strict=True) if found is not None}
 
     def supported(self, most: int) -> int:
@@ -195,15 +176,14 @@ class Selection:
             if better is found:
                 break
             found = better
-        elsewhere = False
-        if self.sample is not None:
-            if not everyone:
-                return found
-            elsewhere = True
-            more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
-            if more is not None:  # a step on the way from few clients to all
-                found = self.one("refine", polish(units, found, steps=1), more)
-        return self.one("refine", polish(units, found, elsewhere=elsewhere))
+        if self.sample is None:
+            return self.one("refine", polish(units, found))
+        if not everyone:
+            return found
+        more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
+        if more is not None:  # a step on the way from few clients to all
+            found = self.one("refine", polish(units, found, steps=1), more)
+        return self.one("refine", polish(units, found, elsewhere=True))
 
     def _near(self) -> float:
         """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""
@@ -216,22 +196,16 @@ class Selection:
         best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
         return self.one("local updates", refine_locally(units, best.mixture, update, rounds, rules))
 
-    def likelihood(self, found: Maximum) -> float:
+    def likelihood(self, found: Maximum | Fitted) -> float:
         """Log likelihood in the target's units, with all constants."""
-        return self.in_units(found.likelihood, found.reply)
+        return self._in_units(found.likelihood, found.reply)
 
-    def in_units(self, likelihood: float, asked: MixtureReply | RandomEffectsReply) -> float:
+    def _in_units(self, likelihood: float, asked: MixtureReply | RandomEffectsReply) -> float:
         """Give a log likelihood of standard units in the target's, with all constants."""
         return float(likelihood - asked.rows[0].sum() * np.log(self.survey.units.scale))
 
     def _quick(self, k: int) -> Conversation:
-        """Fit k kinds near enough; what the server can do by itself is done at once, on a thread of its own."""
-        if self.survey.anchors is None:
-            return self._quick_later(k)
-        candidates, rules = anchor_candidates(self.survey, k, seed=self.seed, quick=True)
-        return refine(self.survey.units, candidates, rules)
-
-    def _quick_later(self, k: int) -> Conversation:
+        """Fit k kinds near enough."""
         candidates, rules = yield from self._propose(k, quick=True)
         return (yield from refine(self.survey.units, candidates, rules))
 
@@ -241,12 +215,6 @@ class Selection:
             return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
         rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
         return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
-
-    def _info(self, said: list[Any]) -> Info:
-        if not said:
-            return Info()
-        best = max(self.in_units(reply.likelihood.max(), reply) for reply in said)
-        return Info(best, sum(len(reply.likelihood) for reply in said), round(float(said[0].rows[0].sum())))
 
     def one(self, phase: str, conversation: Generator[Query[Any, Any], Any, T], who: Sample | None = None) -> T:
         """Lead one conversation."""
@@ -268,20 +236,22 @@ class Selection:
             ]
             if said and self.sample == who:
                 self.searched_clients = round(float(said[0][1].clients[0].sum()))
-            info = self._info([reply for _, reply in said])
+            info = Info()
+            if said:
+                info = Info(
+                    max(self._in_units(reply.likelihood.max(), reply) for _, reply in said),
+                    sum(len(reply.likelihood) for _, reply in said),
+                    round(float(said[0][1].rows[0].sum())),
+                )
             if len(said) == 1:
                 (query, reply), before = said[0], last
                 last = query.units, query.candidates.theta[np.argmax(reply.likelihood)]
                 if before is not None and before[0] is last[0]:  # else in other units
-                    info = dataclasses.replace(info, movement=_movement(before[1], last[1]))
+                    gaps = np.linalg.norm(last[1][:, None] - before[1][None], axis=2)
+                    info = dataclasses.replace(info, movement=float(gaps.min(axis=1).max()))
             self.run.report(phase, round_, 0, info)
 
         return converse(self.run.pool, conversations, report, who)
-
-
-def _movement(before: Floats, now: Floats) -> float:
-    """Say how far models have moved: the largest of the distances to the nearest before. (k, d), (k, d)."""
-    return float(np.linalg.norm(now[:, None] - before[None], axis=2).min(axis=1).max())
 
 
 def _levelled(units: StandardUnits, start: Floats) -> Candidates:

@@ -7,7 +7,6 @@ with two rows or more; and the anchors' normal equations in that basis, on which
 others, for the largest alone may not be typical.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +16,14 @@ from ...exchange.anchors import Project
 from ...exchange.census import Census, CensusSum
 from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.moments import PairMoments
-from ...exchange.pool import Pool, Sample
+from ...exchange.pool import Sample
 from ...exchange.units import StandardUnits
+from ..recorder import Recorder
+from ..settings import AutoSettings
 from ..standardise import from_user, gram_query, inspect, make_units, spreads
 from ..updates import PRIOR_SHARE, Penalty, residual_variance
 from .anchors import Anchors, choose_anchors
 
-SURVEY_EXCHANGES = 4
 BASIS_ROWS = 8000
 """Rows for each feature that tell the basis."""
 SEARCH_ROWS, SEARCH_ERROR = 100, 0.1
@@ -40,6 +40,26 @@ WORTH_DRAWING = 0.3
 _ROUNDING, _ROUNDING_SINGLE = 1e-13, 1e-6
 """What is left of a target is rounding if it is below this share of its size; or, with rows in single precision, of its
 variation."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What people look at."""
+
+    likelihood: float | None = None
+    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
+    candidates: int = 0
+    """Candidates asked about."""
+    rows: int | None = None
+    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
+    movement: float | None = None
+    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
+    standard units; None if numbers of kinds are compared."""
+
+    @property
+    def note(self) -> str:
+        """Say how it goes."""
+        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
 @dataclass(frozen=True)
@@ -116,40 +136,33 @@ class Survey:
 
 
 def make_survey(
-    pool: Pool,
-    intercept: bool,
-    most_clusters: int,
-    start: Floats | None,
-    rules: Penalty,
-    seed: int,
-    *,
-    single: bool = True,
-    report: Callable[[], None],
+    run: Recorder, intercept: bool, most_clusters: int, start: Floats | None, settings: AutoSettings, seed: int
 ) -> Survey:
     """Make the four exchanges, and report each. start (D,) or (k, D): models to keep within reach.
 
-    Unless ``single``, no client is asked alone, and the fourth exchange is left out.
+    If anchors are summed, no client is asked alone, and the fourth exchange is left out.
     """
+    pool, single = run.pool, settings.anchors == "single"
+    exchanges = 4 if single else 3
     census = pool.ask(Census())
     columns = inspect(census, intercept)
-    report()
+    run.report("survey", 1, exchanges, Info())
     squares = pool.ask(gram_query(columns))
     units, tied = make_units(columns, squares, census.n_rows)
-    report()
+    run.report("survey", 2, exchanges, Info())
     paired = census.counts[census.sizes > 1].sum()
     design = SampleDesign(census.n_clients, census.n_rows, units.dim, seed)
     lone = bool(paired < 10 * units.dim)
     pairs = pool.ask(PairMoments(units, lone), design.draw(BASIS_ROWS * units.dim))
     moments = pairs.matrices(units.dim)[0] / max(pairs.rows, 1)
     basis, kept_directions = _basis(moments, units, most_clusters, start)
-    report()
+    run.report("survey", 3, exchanges, Info())
     anchors, anchor_weights = None, np.empty(0)
     if single:
         who, anchor_weights = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
+        rules = Penalty(settings.shared_noise)
         anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules)
-        report()
-    constant, combined = np.flatnonzero(~columns.live), np.flatnonzero(tied)
-    spread, target_spread = spreads(columns, squares, census)
+        run.report("survey", 4, exchanges, Info())
     return Survey(
         census,
         units,
@@ -158,11 +171,10 @@ def make_survey(
         moments,
         anchors,
         anchor_weights,
-        constant,
-        combined,
+        np.flatnonzero(~columns.live),
+        np.flatnonzero(tied),
         design,
-        spread,
-        target_spread,
+        *spreads(columns, squares, census),
     )
 
 

@@ -1,12 +1,19 @@
 """What cannot be known from the data: warnings that name the cause."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ...core.arrays import Array
 from ...model.fit import Stop
-from ..settings import AutoSettings
 from .refine import Maximum
+from .select import Selection
 from .survey import Survey
+
+if TYPE_CHECKING:
+    from ..personal.fitted import Fitted
 
 _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 """A value so far from the mean, as a share of the farthest that any can be (the root of the rows, in standard
@@ -18,20 +25,15 @@ _OVERLAP = 0.25
 
 
 def find_warnings(
-    found: Maximum,
-    survey: Survey,
-    features: tuple[str, ...],
-    order: Array,
-    has_errors: bool,
-    scanned: dict[int, Maximum],
-    settings: AutoSettings,
+    found: Maximum | Fitted, search: Selection, features: tuple[str, ...], order: Array, has_errors: bool
 ) -> list[str]:
     """Say what makes a fit doubtful. ``order`` (k,) is the order in which the kinds are shown."""
+    survey, scanned, settings = search.survey, search.scanned, search.settings
     if survey.target_spread == 0:
         return ["the target has the same value in all rows: there is nothing to explain"]
     said = [*_columns(survey, features), *_outliers(survey, features), *_clients(survey), *_kinds(found, survey, order)]
     k = len(order)
-    if not settings.personal and survey.is_exact(found.reply):
+    if isinstance(found, Maximum) and survey.is_exact(found.reply):
         return [*said, "the models explain the target to the last digits: what is left is rounding, and tells nothing"]
     if scanned and k == max(scanned) and k == settings.max_clusters:
         said.append(
@@ -58,27 +60,17 @@ def _columns(survey: Survey, features: tuple[str, ...]) -> list[str]:
 
 def _outliers(survey: Survey, features: tuple[str, ...]) -> list[str]:
     """Look for columns in which a single value makes up most of the variation."""
-    census, spread = survey.census, survey.spread
+    census = survey.census
     if census.n_rows < _ROWS_FOR_OUTLIERS:
         return []
-    mean = census.total / census.n_rows
-    farthest = _reach(mean, census.low, census.high)
-    target_mean = census.target / census.n_rows
-    target_farthest = _reach(np.asarray(target_mean), np.asarray(census.target_low), np.asarray(census.target_high))
-    wild = [
-        f"column '{features[place]}'"
-        for place in np.flatnonzero(farthest > _WILD * np.sqrt(census.n_rows) * spread)
-        if spread[place] > 0
-    ]
-    if target_farthest > _WILD * np.sqrt(census.n_rows) * survey.target_spread:
-        wild.append("the target")
-    return [f"a single value makes up most of the variation of {what}: is it a mistake?" for what in wild]
-
-
-def _reach(mean: Array, low: Array, high: Array) -> Array:
-    """Say how far from its mean a column reaches at least: its range is told in numbers of three bits."""
-    inner_high, inner_low = high - np.abs(high) / _BLUR, low + np.abs(low) / _BLUR
-    return np.maximum(inner_high - mean, mean - inner_low)
+    names = [*(f"column '{name}'" for name in features), "the target"]
+    mean = np.append(census.total, census.target) / census.n_rows
+    low, high = np.append(census.low, census.target_low), np.append(census.high, census.target_high)
+    spread = np.append(survey.spread, survey.target_spread)
+    # A column reaches so far from its mean at least: its range is told in numbers of three bits.
+    farthest = np.maximum(high - np.abs(high) / _BLUR - mean, mean - (low + np.abs(low) / _BLUR))
+    wild = np.flatnonzero((farthest > _WILD * np.sqrt(census.n_rows) * spread) & (spread > 0))
+    return [f"a single value makes up most of the variation of {names[place]}: is it a mistake?" for place in wild]
 
 
 def _clients(survey: Survey) -> list[str]:
@@ -89,7 +81,7 @@ def _clients(survey: Survey) -> list[str]:
     return []
 
 
-def _kinds(found: Maximum, survey: Survey, order: Array) -> list[str]:
+def _kinds(found: Maximum | Fitted, survey: Survey, order: Array) -> list[str]:
     """Look for kinds that are too small, that overlap, or that no anchor stands for."""
     rows, clients = found.reply.rows[0][order], found.reply.clients[0][order]
     overlap = found.reply.overlap[0][np.ix_(order, order)]

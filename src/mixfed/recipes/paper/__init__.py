@@ -52,34 +52,19 @@ def fit_paper(
         while coarse.round < settings.rounds:
             coarse, progress = moment_descent.step(coarse, pool, roles, n_clusters, settings, seed)
             run.report("fedmd", coarse.round, settings.rounds, progress)
-        groups = group_anchors(coarse.theta, n_clusters, settings)
+        theta = group_anchors(coarse.theta, n_clusters, settings)
     with run.timing("fedx"):
-        state, info = fedx.init(groups.theta, pool, loss), None
+        state, info = fedx.init(theta, pool, loss), None
         while (stop := fedx.stopped(state, info, settings)) is None:
             state, info = fedx.step(state, pool, settings, loss)
             run.report("fedx", state.round, settings.refine_rounds, info)
     with run.timing("describe"):
         # Weights and noise of the models as they are in the end; the rounds' own are one step behind.
         reply = pool.ask(LocalUpdate(state.mixture, settings.hard, loss=loss))
-        model = _model(state.mixture, reply, census, peak, features, settings, seed, loss)
-    return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
-
-
-def _model(
-    mixture: Mixture,
-    reply: ModelSum,
-    census: CensusSum,
-    peak: float,
-    features: tuple[str, ...],
-    settings: PaperSettings,
-    seed: int,
-    loss: Loss,
-) -> Model:
-    order = kind_order(reply.clients / reply.clients.sum(), mixture.theta)
-    final = fedx.described(mixture, reply, shared=False)
-    sorted_ = Mixture(final.theta[order], final.weights[order], final.noise[order])
-    return Model.from_mixture(
-        sorted_,
+    final = fedx.described(state.mixture, reply, shared=False)
+    order = kind_order(reply.clients / reply.clients.sum(), final.theta)
+    model = Model.from_mixture(
+        Mixture(final.theta[order], final.weights[order], final.noise[order]),
         features,
         loss=loss.name,
         recipe="paper",
@@ -92,6 +77,7 @@ def _model(
             "peak": peak,
         },
     )
+    return Fit(model, run.trace, pool.traffic, run.seconds, stop.value)
 
 
 def _warnings(reply: ModelSum, peak: float, settings: PaperSettings) -> list[str]:

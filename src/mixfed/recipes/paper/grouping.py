@@ -1,27 +1,15 @@
 """The end of Phase 1: anchors closer than half the separation are of one kind, and a kind's model is their mean."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from ...core.arrays import Array, Floats
+from ...core.arrays import Floats
 from ...core.errors import SettingsError
 from ..settings import PaperSettings
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Anchors by kind: the outcome of Phase 1."""
-
-    theta: Floats
-    """(k, d): the mean of each group of anchors."""
-    labels: Array
-    """(h,): the group of each anchor."""
-
-
-def group_anchors(theta: Floats, n_clusters: int, settings: PaperSettings) -> Groups:
-    """Join anchors, by their models theta (h, d); anchors joined through others are of one kind too."""
+def group_anchors(theta: Floats, n_clusters: int, settings: PaperSettings) -> Floats:
+    """Join anchors, by their models theta (h, d); anchors joined through others are of one kind too. -> (k, d)."""
     gaps = np.linalg.norm(theta[:, None] - theta[None], axis=2)
     count, labels = connected_components(gaps < settings.separation / 2, directed=False)
     if count != n_clusters:
@@ -35,4 +23,5 @@ def group_anchors(theta: Floats, n_clusters: int, settings: PaperSettings) -> Gr
             f"not the {n_clusters} clusters asked for: {hint}"
         )
     members = labels[None, :] == np.arange(count)[:, None]
-    return Groups(members @ theta / members.sum(axis=1, keepdims=True), labels)
+    means: Floats = members @ theta / members.sum(axis=1, keepdims=True)
+    return means

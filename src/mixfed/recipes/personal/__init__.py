@@ -10,31 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...core import draws
 from ...core.arrays import Floats
 from ...exchange.base import Query, T
-from ...exchange.mixture import Candidates, MixtureReply
+from ...exchange.mixture import Candidates
 from ...exchange.pool import Sample
 from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffects, roots
 from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW, Stop
-from ..auto.refine import Maximum
+from ..auto.refine import CONVERGED, NEAR, Maximum
+from ..auto.select import PATIENCE, Selection
 from ..standardise import from_scaled
 from ..updates import Penalty
-from .climb import CONVERGED, NEAR, following, last_step, newton_rounds, next_sample, polish_random_effects, started
+from .climb import following, last_step, newton_rounds, next_sample, polish_random_effects, started
 from .fitted import Fitted
 from .starts import drawn, multi_start
 from .updates import cost_of_diagonal, count_parameters
 
-if TYPE_CHECKING:
-    from ..auto.select import Selection
-
-_PATIENCE = 2
-"""So many numbers of kinds, which are tried at once, beyond the best must be worse before the search ends."""
 _MOST_FULL = 24
 """With more features than that, a full Psi has too many numbers for what clients of a few rows can tell."""
 _ROWS_PER_NUMBER = 60
@@ -67,10 +63,8 @@ class Tried:
     """A number of kinds, and a form of Psi, that was tried."""
 
     found: Fitted
-    who: Sample | None
-    """Who was asked."""
     rows: float
-    """Their rows."""
+    """Of the clients asked."""
     bic: float
     """As it would be with all clients."""
     left_out: Floats | None
@@ -83,32 +77,21 @@ class Tried:
         return int(self.found.mixture.theta.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """A mixture to be fitted: where from, and with which form of Psi."""
-
-    starts: Sequence[RandomEffects]
-    full: bool
-
-    @property
-    def k(self) -> int:
-        """Number of kinds."""
-        return int(self.starts[0].theta.shape[1])
+_Task: TypeAlias = tuple[Sequence[RandomEffects], bool]
+"""A mixture to be fitted: where from, and whether Psi is full."""
 
 
-def fit_personal(
-    search: Selection, n_clusters: int | None, most: int, start: Floats | None
-) -> tuple[Fitted, list[Tried]]:
+def fit_personal(search: Selection, most: int, start: Floats | None) -> tuple[Fitted, list[Tried]]:
     """Find kinds with deviations. Gives the fit and what was tried."""
-    if n_clusters is None:
+    if (n_clusters := search.n_clusters) is None:
         tried = _choose(search, search.supported(most))
         best = _best(search, tried)
     else:
         plain = search.finish(n_clusters, start, everyone=False)
         single = _single(search) if n_clusters > 1 and _starts(search, n_clusters) else []
-        tried = _improved(search, [plain], _forms(search), single, _sample(search))
+        tried = _improved(search, [plain], _forms(search), single)
         best = min(tried, key=lambda one: one.bic)
-    return _finish(search, best.found, best.who), tried
+    return _finish(search, best.found), tried
 
 
 def _choose(search: Selection, most: int) -> list[Tried]:
@@ -116,10 +99,10 @@ def _choose(search: Selection, most: int) -> list[Tried]:
     forms = _forms(search)
     tried = single = _single(search)
     done, best = 1, single[0]
-    while done < min(most, best.k + _PATIENCE):
-        ks = range(done + 1, min(done + _PATIENCE, most) + 1)
+    while done < min(most, best.k + PATIENCE):
+        ks = range(done + 1, min(done + PATIENCE, most) + 1)
         search.scan([k for k in ks if k not in search.scanned])
-        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single, _sample(search))
+        tried = tried + _improved(search, [search.scanned[k] for k in ks], forms, single)
         best, done = _best(search, tried), ks[-1]
         # More kinds leave less to deviate by: a full covariance that does not pay now will not later, a diagonal may.
         forms = [full for full in forms if best.found.full or not full]
@@ -132,16 +115,8 @@ def _best(search: Selection, tried: Sequence[Tried]) -> Tried:
     Where no mixture of normal distributions is true, kinds may tell the shape of a distribution rather than clients
     apart; the likelihood welcomes them, and predictions suffer.
     """
-    single = min((one for one in tried if one.k == 1), key=lambda one: one.bic)
-    fair = [one for one in tried if not _objection(search, one, single)]
+    fair = [one for one in tried if not _objection(search, one, tried)]
     return min(fair, key=lambda one: one.bic)
-
-
-def _no_worse(one: Tried, other: Tried) -> bool:
-    """Say whether one predicts left-out rows as well as another, those of small clients, too."""
-    assert one.left_out is not None
-    assert other.left_out is not None
-    return bool((one.left_out <= _NO_WORSE * other.left_out).all())
 
 
 def _forms(search: Selection) -> list[bool]:
@@ -156,17 +131,17 @@ def _single(search: Selection) -> list[Tried]:
     """Fit one kind, the classical mixed model."""
     dim, rules = search.survey.units.dim, Penalty(search.settings.shared_noise)
     pooled = Candidates(np.zeros((1, 1, dim)), np.zeros((1, 1)), np.zeros((1, 1)))
-    tasks = [_Task([started(search.survey.units, pooled, full)], full) for full in _forms(search)]
-    return _tried(search, tasks, rules, _sample(search))
+    tasks = [([started(search.survey.units, pooled, full)], full) for full in _forms(search)]
+    return _tried(search, tasks, rules)
 
 
 def _improved(
-    search: Selection, plain: Sequence[Maximum], forms: Sequence[bool], single: Sequence[Tried], who: Sample | None
+    search: Selection, plain: Sequence[Maximum], forms: Sequence[bool], single: Sequence[Tried]
 ) -> list[Tried]:
     """Fit deviations of some forms, from plain mixtures and from what the mixed model of one kind suggests."""
     units = search.survey.units
     likely = min(single, key=lambda one: one.bic, default=None)
-    rules, tasks = plain[0].rules, []
+    rules, tasks = plain[0].rules, list[_Task]()
     if likely is not None:
         rules = rules.fitting(float(np.exp(likely.found.mixture.log_variance[0, 0])))
     for one in plain:
@@ -176,21 +151,21 @@ def _improved(
             if likely is not None and likely.found.full == form and k > 1:
                 rng = draws.generator(search.seed, "deviations", k)
                 own += drawn(units, likely.found, k, _starts(search, k), rng)
-            tasks.append(_Task(own, form))
-    return _tried(search, tasks, rules, who)
+            tasks.append((own, form))
+    return _tried(search, tasks, rules)
 
 
-def _tried(search: Selection, tasks: Sequence[_Task], rules: Penalty, who: Sample | None) -> list[Tried]:
+def _tried(search: Selection, tasks: Sequence[_Task], rules: Penalty) -> list[Tried]:
     """Fit mixtures from their starts, several in the same exchanges.
 
     Of many clients, a sample is asked about full covariances first, and about diagonal ones only where these may do.
     """
-    if who is None or len({task.full for task in tasks}) == 1:
-        return _compared(search, tasks, rules, who)
-    tried = _compared(search, [task for task in tasks if task.full], rules, who)
+    if _sample(search) is None or len({full for _, full in tasks}) == 1:
+        return _compared(search, tasks, rules)
+    tried = _compared(search, [task for task in tasks if task[1]], rules)
     settled = {one.k for one in tried if _needs_full(search, one)}
-    rest = [task for task in tasks if not task.full and task.k not in settled]
-    return tried + (_compared(search, rest, rules, who) if rest else [])
+    rest = [(starts, full) for starts, full in tasks if not full and starts[0].theta.shape[1] not in settled]
+    return tried + (_compared(search, rest, rules) if rest else [])
 
 
 def _needs_full(search: Selection, one: Tried) -> bool:
@@ -201,18 +176,18 @@ def _needs_full(search: Selection, one: Tried) -> bool:
     return bool(2.0 * cost > _CERTAIN * fewer * np.log(everyone))
 
 
-def _compared(search: Selection, tasks: Sequence[_Task], rules: Penalty, who: Sample | None) -> list[Tried]:
+def _compared(search: Selection, tasks: Sequence[_Task], rules: Penalty) -> list[Tried]:
     """Improve the best of several starts of each mixture, near enough to compare them, on a sample."""
-    units = search.survey.units
-    most = max(task.k * _numbers(units, task.full) for task in tasks)
+    units, who = search.survey.units, _sample(search)
+    most = max(starts[0].theta.shape[1] * _numbers(units, full) for starts, full in tasks)
     near = NEAR if who is None else _CLOSE * most
-    conversations = [multi_start(units, task.starts, task.full, rules, near, hurry=who is not None) for task in tasks]
+    conversations = [multi_start(units, *task, rules, near, hurry=who is not None) for task in tasks]
     found: list[Fitted] = search.converse("personal", list(conversations), who)
     errors: list[LeftOutSum | None] = [None] * len(found)
     if search.n_clusters is None:
         asked = [LeaveOut(units, one.mixture, one.full, _SMALL) for one in found]
         errors = search.converse("personal", [_asked(query) for query in asked], who)
-    return [_judged(search, *about, who) for about in zip(found, errors, strict=True)]
+    return [_judged(search, *about) for about in zip(found, errors, strict=True)]
 
 
 def _asked(query: Query[Any, T]) -> Generator[Query[Any, T], T, T]:
@@ -239,24 +214,24 @@ def _numbers(units: StandardUnits, full: bool) -> int:
     return units.dim + 2 + (units.dim * (units.dim + 1) // 2 if full else len(units.inverse_sd))
 
 
-def _judged(search: Selection, found: Fitted, error: LeftOutSum | None, who: Sample | None) -> Tried:
+def _judged(search: Selection, found: Fitted, error: LeftOutSum | None) -> Tried:
     """Work out the BIC that all clients would give: a sample's likelihood is too good by half of the parameters."""
     rows, everyone = float(found.reply.rows[0].sum()), search.survey.census.n_rows
     free = count_parameters(found)
-    likelihood = search.in_units(found.likelihood, found.reply)
-    expected = everyone / rows * (likelihood - 0.5 * free) + 0.5 * free
+    expected = everyone / rows * (search.likelihood(found) - 0.5 * free) + 0.5 * free
     left_out = None
     if error is not None:
         left_out = search.survey.units.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
-    return Tried(found, who, rows, float(free * np.log(everyone) - 2.0 * expected), left_out)
+    return Tried(found, rows, float(free * np.log(everyone) - 2.0 * expected), left_out)
 
 
-def _finish(search: Selection, found: Fitted, who: Sample | None) -> Fitted:
+def _finish(search: Selection, found: Fitted) -> Fitted:
     """Go on with all clients to the maximum; the rules follow from the noise that was found.
 
     If a sample found it, a larger one comes next, the curvature of which serves for all.
     """
     units, design, rules = search.survey.units, search.survey.design, following(found, found.mixture).rules
+    who = _sample(search)
     if who is not None:
         share = min(_STRIDE * who.share, _MOST_SHARE)
         if share > _WORTH * who.share:
@@ -272,23 +247,6 @@ def _finish(search: Selection, found: Fitted, who: Sample | None) -> Fitted:
 
 
 # ---------------------------------------------------------------- what the model is made of
-
-
-def as_refined(found: Fitted) -> Maximum:
-    """Look at the fit as at one without deviations, for all that is said of kinds and rows."""
-    reply, mixture = found.reply, found.mixture.plain
-    dim = mixture.theta.shape[2]
-    sums = MixtureReply(
-        reply.likelihood,
-        reply.clients,
-        reply.rows,
-        np.zeros_like(reply.rows),
-        reply.score[..., :dim],
-        reply.gram,
-        reply.overlap,
-        np.empty((0, *reply.missing.shape[1:])),
-    )
-    return Maximum(mixture, found.value, found.likelihood, sums, found.rules, found.newton_decrement, found.stop)
 
 
 def factors_to_user(units: StandardUnits, found: Fitted) -> Floats:
@@ -308,27 +266,30 @@ def about(search: Selection, tried: Sequence[Tried]) -> list[dict[str, Any]]:
     """Say which numbers of kinds were tried, each in the form of Psi that suits it best; nothing if it was given."""
     if search.n_clusters is not None:
         return []
-    single = min((one for one in tried if one.k == 1), key=lambda one: one.bic)
     best = {one.k: one for one in sorted(tried, key=lambda one: -one.bic)}
     return [
         {
             "n_clusters": k,
             "deviations": "full" if one.found.full else "diagonal",
-            "likelihood": search.in_units(one.found.likelihood, one.found.reply),
+            "likelihood": search.likelihood(one.found),
             "bic": one.bic,
             "left_out": None if one.left_out is None else one.left_out.tolist(),
             "rows": round(one.rows),
-            "reason": (reason := _objection(search, one, single)),
+            "reason": (reason := _objection(search, one, tried)),
             "sound": not reason,
         }
         for k, one in sorted(best.items())
     ]
 
 
-def _objection(search: Selection, one: Tried, single: Tried) -> str:
+def _objection(search: Selection, one: Tried, tried: Sequence[Tried]) -> str:
     """Say why a number of kinds does not count, if it does not."""
+    single = min((other for other in tried if other.k == 1), key=lambda other: other.bic)
     if one.k == 1:
         return ""
     if not search.has_enough_data(one.found.reply):
         return TOO_FEW
-    return "" if _no_worse(one, single) else "predicts rows that are left out worse than one kind does"
+    assert one.left_out is not None
+    assert single.left_out is not None
+    no_worse = (one.left_out <= _NO_WORSE * single.left_out).all()
+    return "" if no_worse else "predicts rows that are left out worse than one kind does"

@@ -14,6 +14,7 @@ from ...exchange.mixture import Candidates
 from ...exchange.random_effects import RandomEffects, RandomEffectsReply, RandomEffectsSums
 from ...exchange.units import StandardUnits
 from ...model.fit import Stop
+from ..auto.refine import MANY, NEAR
 from ..updates import Penalty
 from .fitted import Fitted, penalised_likelihood_of
 from .updates import OBSERVED_SHARE, em_step, learned, newton_steps
@@ -22,10 +23,6 @@ _SHARES = (0.05, 0.4, 0.8)
 """Shares of a kind's variance that start as deviations."""
 _SHORTER = (0.4, 0.1, 0.02)
 """Where no step is better, so much of it is tried."""
-_MANY = 160
-"""From so many parameters on, information is dear: it is asked for one trial only."""
-NEAR, CONVERGED = 0.05, 1e-9
-"""What Newton's step promises when a mixture is near its maximum, and when that step is the last."""
 POLISHED = 5e-4
 """The same for each parameter where the curvature is borrowed: they are then off by a fiftieth of a standard error or
 so."""
@@ -74,7 +71,7 @@ def newton_rounds(
     enough that a round gains as little as Newton may promise, and EM is asked about only where Newton's step fails.
     """
     _, k, dim = start.theta.shape
-    many = k * (dim + 2 + start.covariance.shape[2]) > _MANY
+    many = k * (dim + 2 + start.covariance.shape[2]) > MANY  # then it is asked for one trial only
     trials, informed = start, () if (many or hurry) and len(start) > 1 else tuple(range(len(start)))
     best: Fitted | None = None
     fisher = True

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
 from ...core.arrays import Bools, Floats
 from ...core.symmetric import unpacked
+from ..updates import parameters
 from .fitted import Fitted, gradient, information
 from .psd_newton import PsdConstraint, maximise_barrier, unbound
 from .singular_newton import SingularDiagonal, singular_diagonal, singular_face
@@ -32,7 +31,7 @@ class FreeParameters:
         self.fisher: Floats = expected[:, self.dim + 2 :, self.dim + 2 :]
         """Of the numbers of Psi, (k, v, v)."""
         self.live = self._live()
-        self.reduce = self._reduce()
+        self.reduce = parameters(self.k, self.dim, found.rules.shared_noise, self.live)
         self.slope: Floats = self.reduce.T @ gradient(found)
         self.numbers = found.mixture.covariance[0][:, self.live]
         self.split = self.slope.size - self.numbers.size
@@ -45,19 +44,6 @@ class FreeParameters:
             return np.ones(self.found.mixture.covariance.shape[-1], dtype=np.bool_)
         own = np.diagonal(self.fisher.sum(axis=0))
         return np.asarray(own > 0)
-
-    def _reduce(self) -> Any:
-        """Say how the k q numbers of a mixture depend on the free ones. -> (k q, f), sparse."""
-        k, dim = self.k, self.dim
-        places = np.arange(k * (dim + 2 + len(self.live))).reshape(k, -1)
-        groups = [
-            *places[:, :dim].reshape(-1, 1),
-            *([places[:, dim]] if self.found.rules.shared_noise else places[:, dim, None]),
-            *places[:-1, dim + 1, None],
-            *places[:, dim + 2 :][:, self.live].reshape(-1, 1),
-        ]
-        owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-        return csr_array((np.ones(len(owner)), (np.concatenate(groups), owner)), (places.size, len(groups)))
 
     def curvature(self, observed_share: float) -> Floats:
         """Give the information of the free parameters, (f, f)."""

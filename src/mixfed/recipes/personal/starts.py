@@ -36,19 +36,6 @@ def drawn(units: StandardUnits, single: Fitted, k: int, count: int, rng: np.rand
     return starts
 
 
-class Track(Talk[RandomEffectsSums, Fitted]):
-    """A start on its way."""
-
-    value = -np.inf
-    """The best so far."""
-
-    def listen(self, reply: RandomEffectsReply, rules: Penalty) -> None:
-        """Go on with a reply."""
-        assert self.query is not None
-        self.value = max(self.value, float(penalised_likelihood_of(self.query.candidates, reply, rules).max()))
-        self.hear(reply)
-
-
 def multi_start(
     units: StandardUnits,
     starts: Sequence[RandomEffects],
@@ -60,22 +47,25 @@ def multi_start(
 ) -> Generator[RandomEffectsSums, RandomEffectsReply, Fitted]:
     """Improve several starts in the same exchanges, half of them to the end, and give the best: a conversation."""
     tracks = [
-        Track(newton_rounds(units, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)) for start in starts
+        Talk(newton_rounds(units, start, full, rules, near=near, hurry=hurry, rounds=_ROUNDS)) for start in starts
     ]
+    best = dict.fromkeys(tracks, -np.inf)
     round_ = 0
     while going := [track for track in tracks if track.query is not None]:
-        queries = [track.query for track in going if track.query is not None]
-        reply = yield _together(queries)
+        reply = yield _together([track.query for track in going])
         place = told = 0
-        for track, query in zip(going, queries, strict=True):
-            size, some = len(query.candidates), len(query.informed)
-            track.listen(reply.pick(np.arange(place, place + size), range(told, told + some)), rules)
+        for track in going:
+            size, some = len(track.query.candidates), len(track.query.informed)
+            own = reply.pick(np.arange(place, place + size), range(told, told + some))
+            best[track] = max(best[track], penalised_likelihood_of(track.query.candidates, own, rules).max())
+            track.hear(own)
             place, told = place + size, told + some
         round_ += 1
         if round_ == _SIFTED:
-            ranked = sorted(tracks, key=lambda track: -track.value)
+            ranked = sorted(tracks, key=lambda track: -best[track])
             tracks = ranked[: max(2, math.ceil(_KEPT * len(ranked)))]
-    return max((track.found for track in tracks if track.found is not None), key=lambda found: found.value)
+    found: list[Fitted] = [track.found for track in tracks]
+    return max(found, key=lambda one: one.value)
 
 
 def _together(queries: Sequence[RandomEffectsSums]) -> RandomEffectsSums:

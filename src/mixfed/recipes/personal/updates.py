@@ -19,7 +19,7 @@ from ...core.arrays import Floats
 from ...core.symmetric import doubled, packed, paired, triangle, unpacked
 from ...exchange.random_effects import RandomEffects
 from ...exchange.units import StandardUnits
-from ..updates import RIDGE, SMALLEST_SHARE
+from ..updates import RIDGE, SMALLEST_SHARE, after_step
 from .fitted import Fitted, added_rows, gradient, information
 from .free_parameters import FreeParameters
 from .psd_newton import unbound
@@ -136,14 +136,8 @@ def newton_steps(
 
 
 def _moved(mixture: RandomEffects, step: Floats, full: bool) -> RandomEffects:
-    """Move a mixture by a step (k, q); noise and weights by at most a factor of e or so."""
-    dim = mixture.theta.shape[-1]
-    log_weight = mixture.log_weight + np.clip(step[None, :, dim + 1], -2.0, 2.0)
-    log_weight = np.maximum(log_weight - np.logaddexp.reduce(log_weight[0]), np.log(SMALLEST_SHARE))
-    covariance = mixture.covariance + step[None, :, dim + 2 :]
-    return RandomEffects(
-        mixture.theta + step[None, :, :dim],
-        mixture.log_variance + np.clip(step[None, :, dim], -1.0, 1.0),
-        log_weight - np.logaddexp.reduce(log_weight[0]),
-        covariance if full else np.maximum(covariance, 0.0),
-    )
+    """Move a mixture by a step (k, q), a diagonal Psi to 0 at most."""
+    split = mixture.theta.shape[-1] + 2
+    plain, covariance = after_step(mixture.plain, step[:, :split]), mixture.covariance + step[None, :, split:]
+    covariance = covariance if full else np.maximum(covariance, 0.0)
+    return RandomEffects(plain.theta, plain.log_variance, plain.log_weight, covariance)

@@ -202,7 +202,7 @@ def _block_sums(
     count, k = log_weight.shape
     most, line = len(room) // 3, LINE // phi.itemsize
     target, weight, product = room[:most], room[most : 2 * most], room[2 * most :]
-    owner, which = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
+    owner, which = np.zeros(most, np.uint32), np.zeros(most, np.uint32)
     likelihood, score = np.zeros(count), np.zeros((total, width))
     gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
     negligible = NEGLIGIBLE if phi.itemsize == 8 else NEGLIGIBLE_SINGLE

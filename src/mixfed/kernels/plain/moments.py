@@ -38,24 +38,22 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
     """
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
-    low[:dim], high[:dim], total[:dim] = np.inf, -np.inf, 0.0
-    for first in range(0, len(phi), CACHED):
-        some = phi[first : first + CACHED]
-        low[:dim] = np.minimum(low[:dim], _over_rows(np.minimum, some))
-        high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
-        total[:dim] += _over_rows(np.add, some)
+    side = max(1, _LONG // max(dim, 1))  # rows that are taken side by side: NumPy is quick along long ones
+    whole = len(phi) // side * side
+    wide = phi[:whole].reshape(-1, side * dim)
+    least, most, sums = np.full(side * dim, np.inf), np.full(side * dim, -np.inf), np.zeros(side * dim)
+    for first in range(0, len(wide), CACHED // side):
+        some = wide[first : first + CACHED // side]
+        least = np.minimum(least, some.min(axis=0))
+        most = np.maximum(most, some.max(axis=0))
+        sums += some.sum(axis=0, dtype=np.float64)
+    low[:dim], high[:dim], total[:dim] = (
+        function.reduce(np.vstack([part.reshape(side, dim), phi[whole:]]), axis=0)
+        for function, part in ((np.minimum, least), (np.maximum, most), (np.add, sums))
+    )
     constant = low == high
     target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
-
-
-def _over_rows(function: np.ufunc, phi: Array) -> Floats:
-    """Reduce columns (n, d) -> (d,) as ``function.reduce`` does, with rows side by side: NumPy likes long loops."""
-    dim = phi.shape[1]
-    side = min(len(phi), max(1, _LONG // max(dim, 1)))
-    whole = len(phi) // side * side
-    wide = function.reduce(phi[:whole].reshape(-1, side * dim), axis=0, dtype=np.float64)
-    return np.asarray(function.reduce(np.vstack([wide.reshape(side, dim), phi[whole:]]), axis=0))
 
 
 def second_moments(

@@ -2,9 +2,9 @@
 
     python benchmarks/speed.py [PART ...] [--json FILE] [--plot FILE]
 
-Parts: round, fit, report, small, profile, startup, growth, memory. Without names all are run; ``memory`` writes 3 GB to
-a temporary folder. The yardstick of rounds and fits is ``X @ theta.T`` in NumPy on the same rows, with as many threads
-as NumPy likes. Each figure is a median of five.
+Parts: round, fit, first, report, small, profile, startup, growth, memory. Without names all are run; ``memory`` writes
+3 GB to a temporary folder. The yardstick of rounds and fits is ``X @ theta.T`` in NumPy on the same rows, with as many
+threads as NumPy likes. Each figure is a median of five.
 """
 
 from __future__ import annotations
@@ -129,6 +129,42 @@ def whole_fit(results: Results) -> None:
     yardstick = product(made)
     seconds = median(lambda: fit_auto(LocalPool(clients), clients.features, 5))
     results.add("fit", "auto, k given, 1.5 M rows", seconds / yardstick, 40, seconds=seconds)
+
+
+FIRST = """
+import sys, time
+from mixfed import LocalPool, fit_auto, simulate
+clients = simulate(n_clients=int(sys.argv[1]), dim=int(sys.argv[2]), n_clusters=3, tail=2.12).clients
+import pyarrow, scipy.linalg  # as any command has by then
+begun = time.perf_counter()
+fit_auto(LocalPool(clients), clients.features, 3)
+print(time.perf_counter() - begun, clients.n_rows)
+"""
+
+
+def first_fit(results: Results) -> None:
+    """Time the first fit of a process, by plain and by compiled kernels, with their code on disk and without."""
+
+    def fit(kernels: str, n_clients: int, dim: int, cache: str | None = None) -> tuple[float, int]:
+        environment = os.environ | {"MIXFED_KERNELS": kernels} | ({"NUMBA_CACHE_DIR": cache} if cache else {})
+        command = [sys.executable, "-c", FIRST, str(n_clients), str(dim)]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        seconds, rows = done.stdout.split()
+        return float(seconds), int(rows)
+
+    for dim in (5, 32):
+        for n_clients in (400, 2_000, 10_000, 30_000, 100_000, 300_000):
+            fit("compiled", n_clients, dim)
+            taken = np.array([[fit(kernels, n_clients, dim)[0] for kernels in ("plain", "compiled")] for _ in range(5)])
+            plain, warm = np.median(taken, axis=0)
+            numbers = fit("plain", n_clients, dim)[1] * dim
+            name = f"{n_clients:,} clients, d = {dim}"
+            results.add("first", f"{name}, plain", float(plain), unit="s", numbers=numbers)
+            results.add("first", f"{name}, compiled, warm", float(warm), unit="s", numbers=numbers)
+    with tempfile.TemporaryDirectory() as cache:
+        results.add(
+            "first", "300,000 clients, d = 32, compiled, cold", fit("compiled", 300_000, 32, cache)[0], unit="s"
+        )
 
 
 def report(results: Results) -> None:
@@ -286,7 +322,7 @@ def startup(results: Results) -> None:
         return (sys.executable, "-c", code)
 
     mixfed = str(BIN / "mixfed")
-    compare("mixfed --help / typer", 1.5, (mixfed, "--help"), python("import typer.rich_utils"))
+    compare("mixfed --help / click, rich", 2, (mixfed, "--help"), python("import click, rich.table, rich.markdown"))
     compare("import mixfed / import numpy", 2, python("import mixfed"), python("import numpy"))
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/clients.parquet"
@@ -302,8 +338,7 @@ def startup(results: Results) -> None:
 FIT = """
 import json, re, resource, sys, time
 from pathlib import Path
-from mixfed import LocalPool, Store, fit_auto
-from mixfed.data import Clients
+from mixfed import Clients, LocalPool, Store, fit_auto
 
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -370,6 +405,7 @@ def main() -> None:
     parts: dict[str, Callable[[Results], None]] = {
         "round": rounds,
         "fit": whole_fit,
+        "first": first_fit,
         "report": report,
         "small": small_fit,
         "profile": profile,

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ..core.errors import DataError
-from .options import complain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,8 +40,7 @@ def need_columns(
     words += ["--client", found.client or "COLUMN", "--target", found.target or "COLUMN"]
     words += [] if command == "federate local" else ["--out", "packed" if command == "pack" else "result"]
     names = told_names([column.name for column in found.columns])
-    complain(f"{data.name}: give {' and '.join(missing)}; {names}; for example `{shlex.join(words)}`")
-    raise typer.Exit(2)
+    raise DataError(f"{data.name}: give {' and '.join(missing)}; {names}; for example `{shlex.join(words)}`")
 
 
 def columns_table(found: Guess, data: Path) -> Table:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from ..core.errors import PoolError
 
@@ -67,8 +67,8 @@ def show_results(found: Result, out: Path | None, as_json: bool = False) -> None
     from . import screen
 
     if as_json:
-        typer.echo(json.dumps(found.scalars()))
+        click.echo(json.dumps(found.scalars()))
         return
     screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
     if out is not None:
-        typer.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")
+        click.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

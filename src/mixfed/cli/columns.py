@@ -46,12 +46,12 @@ def need_columns(
 def columns_table(found: Guess, data: Path) -> Table:
     """Show what each column holds."""
     from rich.markup import escape
-    from rich.table import Table
+
+    from .screen import table_of
 
     rows = f"{found.rows:,} rows" if found.whole else f"the first {found.rows:,} rows"
-    table = Table(title=f"Columns of {escape(data.name)} ({rows})", title_justify="left")
-    for heading in ("column", "holds", "distinct", "example", ""):
-        table.add_column(heading, justify="right" if heading == "distinct" else "left")
+    table = table_of(f"Columns of {escape(data.name)} ({rows})", "column", "holds", "distinct", "example", "", words=5)
+    table.columns[2].justify = "right"
     for column in found.columns[:_MOST_SHOWN]:
         mark = {found.client: "client?", found.target: "target?"}.get(column.name, "")
         holds = "whole numbers" if column.whole else column.holds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import shlex
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import SettingsError
-from ..core.names import MODEL
+from ..core.errors import PoolError, SettingsError
+from ..core.names import MODEL, REPORT
 from . import options
-from .following import fetch_results, show_results, tell_how_to_go_on
 from .options import argument, parse_clusters, path_option, read_settings, split_names
 from .usage import Group
 
 if TYPE_CHECKING:
+    from ..federation.flare.admin import Result
+    from ..federation.flare.jobs import NamedJob
     from ..federation.flare.kits import Kit
     from ..federation.job import Job
 
@@ -132,9 +134,7 @@ def submit(kit: Path, out: Path, run: str | None, as_json: bool, **job: Any) -> 
     admin = open_kit(kit, Role.ADMIN)
     new = new_run(admin, run, _job(**job))
     out.mkdir(parents=True, exist_ok=True)  # or why not: before the work, not after it
-    with tell_how_to_go_on(admin, new, out):
-        found = fetch_results(admin, new, out, quiet=as_json)
-    show_results(found, out, as_json)
+    _carry_out(admin, new, out, as_json)
 
 
 @federate.command()
@@ -154,10 +154,7 @@ def resume(kit: Path, out: Path, run: str | None, as_json: bool) -> None:
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
-    old = old_run(admin, run)
-    with tell_how_to_go_on(admin, old, out):
-        found = fetch_results(admin, old, out, quiet=as_json, again=True)
-    show_results(found, out, as_json)
+    _carry_out(admin, old_run(admin, run), out, as_json, again=True)
 
 
 @federate.command()
@@ -234,14 +231,14 @@ def local(
             pool, settings = LocalPool(table), job.recipe_settings()
             alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=job.seed, watch=watch)
         admin = stack.enter_context(running(made))
-        found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
+        found = _fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if out is not None:  # here all sites have the same columns
         dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / MODEL)
     if as_json:
         click.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return
-    show_results(found, out)
+    _show_results(found, out)
     screen.show(*screen.comparison(found.fit, alone, difference))
 
 
@@ -262,3 +259,45 @@ def _job(clusters: str, recipe: str, loss: str, config: Path | None, intercept: 
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
     given = {name: value for name, value in settings.items() if value is not None}
     return Job(n_clusters, recipe, given, loss, intercept, seed, **waiting)
+
+
+def _carry_out(kit: Kit, run: NamedJob, out: Path, as_json: bool, *, again: bool = False) -> None:
+    """Have a run done, or gone on with, and show what came of it; what ends it before its time says how it goes on."""
+    from ..federation.flare.admin import run_file
+
+    try:
+        found = _fetch_results(kit, run, out, quiet=as_json, again=again)
+    except (PoolError, KeyboardInterrupt) as error:
+        if not run_file(kit, run.name).exists():
+            raise
+        command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
+        raise type(error)("; ".join([*map(str, error.args), f"`{shlex.join(command)}` goes on"])) from None
+    if as_json:
+        click.echo(json.dumps(found.scalars()))
+    else:
+        _show_results(found, out)
+
+
+def _fetch_results(kit: Kit, run: NamedJob, out: Path, *, quiet: bool, again: bool = False) -> Result:
+    """Have a run done, show how it gets on, and fetch what came of it; with the command, the job is stopped."""
+    from ..federation.flare.admin import DONE, AdminSession, read_result
+    from ..report import write_report
+    from . import progress
+
+    with AdminSession(kit) as session, progress.Rounds(quiet) as watch:
+        job = session.latest(run) if again else None
+        if job is None or session.follow(job, watch) != DONE:
+            job = session.go_on(run) if again else session.submit(run)
+            session.follow(job, watch)
+        session.fetch(job, out)
+    found = read_result(out)
+    write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
+    return found
+
+
+def _show_results(found: Result, out: Path | None) -> None:
+    from . import screen
+
+    screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
+    if out is not None:
+        click.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

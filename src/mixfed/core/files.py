@@ -75,3 +75,19 @@ def _remove(folder: Path, names: Collection[str]) -> None:
     for name in (*names, *(f"{name}.partial" for name in names)):
         (folder / name).unlink(missing_ok=True)
     folder.rmdir()
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep others away from a folder, or raise BlockingIOError; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows, where there is no engine, and so nobody else
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)

@@ -20,14 +20,16 @@ STOPPED = 130
 """Exit code after Ctrl-C."""
 
 
-class Command(click.Command):
-    """A command that turns what the user can mend into one line and exit code 2, and Ctrl-C into 130."""
-
+class _Helpful(click.Command):
     def get_help(self, ctx: click.Context) -> str:
         """Draw the help."""
         from .help_screen import help_screen
 
         return help_screen(self, ctx)
+
+
+class Command(_Helpful):
+    """A command that turns what the user can mend into one line and exit code 2, and Ctrl-C into 130."""
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command."""
@@ -57,16 +59,10 @@ class Command(click.Command):
         ctx.exit(code)
 
 
-class Group(click.Group):
+class Group(_Helpful, click.Group):
     """Commands in the order in which they were added, whose mistakes of usage are one line and exit code 2."""
 
     command_class = Command
-
-    def get_help(self, ctx: click.Context) -> str:
-        """Draw the help."""
-        from .help_screen import help_screen
-
-        return help_screen(self, ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands."""

@@ -35,7 +35,10 @@ def need_columns(
     if not quiet:
         from .screen import show
 
-        show(columns_table(found, data), _legend(found))
+        legend = "--client is the column that says whose row it is, --target the one to explain."
+        if found.client is None:
+            legend += " No column looks like the ids of clients that have several rows each."
+        show(columns_table(found, data), legend)
     words = ["mixfed", *command.split(), str(data)]
     words += ["--client", found.client or "COLUMN", "--target", found.target or "COLUMN"]
     words += [] if command == "federate local" else ["--out", "packed" if command == "pack" else "result"]
@@ -60,13 +63,6 @@ def columns_table(found: Guess, data: Path) -> Table:
     if len(found.columns) > _MOST_SHOWN:
         table.add_row("…", f"{len(found.columns) - _MOST_SHOWN} more columns")
     return table
-
-
-def _legend(found: Guess) -> str:
-    told = "--client is the column that says whose row it is, --target the one to explain."
-    if found.client is None:
-        told += " No column looks like the ids of clients that have several rows each."
-    return told
 
 
 def notes_on(

@@ -105,8 +105,8 @@ def fit(
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))
-        asked = click.get_current_context().params
-        asked |= {"client": client, "target": target, "personal": personal or None}
+        known = {"client": client, "target": target, "personal": personal or None}
+        asked = click.get_current_context().params | known
         command = command_line("fit", data, **{name: asked[name] for name in _REPEATED})
         about = about_run(data.name, command, run, noticed)
         write_results(out, found, assigned, about)

@@ -48,6 +48,12 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+def append_json(path: Path, value: Any) -> None:
+    """Add a value to a file that has one in each line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(value) + "\n")
+
+
 @contextlib.contextmanager
 def whole_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     """Give a folder to write files of these names in, which takes the place of ``path`` in the end, or not at all.

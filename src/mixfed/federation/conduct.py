@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import __version__
 from ..core.errors import MixfedError, PoolError
-from ..core.files import locked, write_json, write_text
+from ..core.files import append_json, locked, write_json, write_text
 from ..core.names import EXCHANGES, JOURNAL, MODEL, RUN, TRACE
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
 from ..model.fit import Fit, Watcher
@@ -65,7 +65,6 @@ def _complain(folder: Path, text: str) -> None:
 class _Conduct:
     def __init__(self, transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> None:
         self.transport, self.job, self.folder, self.watch = transport, job, folder, watch
-        self.log = folder / EXCHANGES
 
     def fit(self) -> Fit:
         """Fit with the members of the run before, if there was one, else with all; without those who are lost."""
@@ -157,5 +156,4 @@ class _Conduct:
         self._append({"note": text})
 
     def _append(self, line: dict[str, Any]) -> None:
-        with self.log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), **line}) + "\n")
+        append_json(self.folder / EXCHANGES, {"time": time.time(), **line})

@@ -100,7 +100,9 @@ class Site:
             return self._enrol(ask, pool)
         if isinstance(ask.query, Conclude):
             return self._conclude(ask.query)
-        clients = self._count(ask, pool)
+        if isinstance(ask.who, np.ndarray):
+            self.rules.check_places(ask.run, ask.who)
+        clients = len(ask.who) if isinstance(ask.who, np.ndarray) else pool.asked(ask.who).n_clients
         check_asked(ask.query, check_query(ask.query, pool.dim), clients)
         if isinstance(ask.query, PerClient):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
@@ -144,13 +146,6 @@ class Site:
             return keys
         hidden = (hashlib.blake2b(key, key=self.secret, digest_size=8).digest() for key in keys)
         return np.frombuffer(b"".join(hidden), np.uint64)
-
-    def _count(self, ask: Ask, pool: LocalPool) -> int:
-        """Give the number of clients that are asked."""
-        if isinstance(ask.who, np.ndarray):
-            self.rules.check_places(ask.run, ask.who)
-            return len(ask.who)
-        return pool.asked(ask.who).n_clients if isinstance(ask.who, Sample) else pool.n_clients
 
     def _conclude(self, query: Conclude) -> tuple[int, Concluded]:
         if self.out is not None:

@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Callable
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, TypeAlias, Union, cast
 
 import numpy as np
@@ -112,16 +113,14 @@ class _Shape:
 
     def __init__(self, text: str) -> None:
         self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
-        self.usual = text.split("|")[0].split()
 
     def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
         """Refuse another shape."""
-        if shape == tuple(map(sizes.get, self.usual)):  # which is quick
-            return
-        known = (option for option in self.options if all(size.letters <= sizes.keys() for size in option))
-        option = next(known, self.options[0])
-        fits = (size.fits(found, sizes, bind) for size, found in zip(option, shape, strict=True))
-        if len(shape) != len(option) or not all(fits):
+        option = self.options[0]
+        if len(self.options) > 1:
+            known = (some for some in self.options if all(size.letters <= sizes.keys() for size in some))
+            option = next(known, option)
+        if len(shape) != len(option) or not all(map(_Size.fits, option, shape, repeat(sizes), repeat(bind))):
             raise MessageError(f"{where} has the shape {shape}, not ({', '.join(size.text for size in option)})")
 
 
@@ -137,8 +136,8 @@ class _Size:
 
     def fits(self, found: int, sizes: dict[str, int], bind: bool) -> bool:
         """Say whether this is the size, which may be learned just now."""
-        if not self.factors:
-            return True
+        if self.text in sizes or not self.factors:  # most are a letter that is known
+            return sizes.get(self.text, found) == found
         if bind and self.text.isalpha():
             sizes.setdefault(self.text, found)
         return self.letters <= sizes.keys() and (1 + self.halved) * found == math.prod(

@@ -322,7 +322,7 @@ def startup(results: Results) -> None:
         return (sys.executable, "-c", code)
 
     mixfed = str(BIN / "mixfed")
-    compare("mixfed --help / click, rich", 2, (mixfed, "--help"), python("import click, rich.table, rich.markdown"))
+    compare("mixfed --help / click, rich", 2, (mixfed, "--help"), python("import click, rich.table, rich.panel"))
     compare("import mixfed / import numpy", 2, python("import mixfed"), python("import numpy"))
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/clients.parquet"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import typer.main
 from mkdocs.exceptions import PluginError
 
 import mixfed
@@ -31,7 +30,7 @@ def on_page_markdown(markdown: str, **rest: Any) -> str:
                 raise PluginError(f"there is no {module}.{name} in the code") from error
     if "{{ commands }}" not in markdown:
         return markdown
-    return markdown.replace("{{ commands }}", "\n".join(_described(typer.main.get_command(app), "mixfed")))
+    return markdown.replace("{{ commands }}", "\n".join(_described(app, "mixfed")))
 
 
 def _described(command: click.Command, name: str) -> Iterator[str]:
@@ -56,9 +55,8 @@ def _meaning(item: click.Parameter) -> str:
     said = str(getattr(item, "help", None) or "").replace("|", "\\|")
     choices = getattr(item.type, "choices", None)
     if choices:
-        names = [getattr(choice, "value", choice) for choice in choices]
-        said += f" One of {', '.join(f'`{name}`' for name in names)}."
+        said += f" One of {', '.join(f'`{name}`' for name in choices)}."
     default = item.default
     if isinstance(item, click.Option) and not item.is_flag and isinstance(default, str | int | float):
-        said += f" Default: `{getattr(default, 'value', default)}`."
+        said += f" Default: `{default}`."
     return said + (" Required." if isinstance(item, click.Option) and item.required else "")

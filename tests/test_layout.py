@@ -48,7 +48,6 @@ ONLY = {  # packages, and where they may be imported
     "distributed": ("clients.dask",),
     "dask": ("clients.dask",),
     "rich": ("cli",),
-    "typer": ("cli",),
     "click": ("cli",),
     "llvmlite": (),
     "numba": ("core.compile", "report.folder"),  # the report names its version

@@ -7,7 +7,7 @@ import sys
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from helpers.dask_cluster import Disturbed, auto, same
 from mixfed import LocalPool, PoolError, SettingsError, cli

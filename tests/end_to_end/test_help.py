@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from helpers.examples import COMMANDS, example, run
 from mixfed.cli import app

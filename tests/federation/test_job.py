@@ -6,11 +6,13 @@ import pytest
 
 from mixfed import SettingsError
 from mixfed.federation import Job
+from mixfed.federation.flare.jobs import NamedJob
 
 
-def test_jobs():
-    job = Job(4, settings={"noise": "shared"}, seed=7)
-    assert Job.from_json(job.to_json()) == job
+def test_jobs(tmp_path):
+    named = NamedJob("first", Job(4, settings={"noise": "shared"}, seed=7), ("north", "south"), ("north",))
+    named.save(tmp_path / "first.json")
+    assert NamedJob.load(tmp_path / "first.json") == named
     for bad, complaint in (
         ({"recipe": "other"}, "unknown recipe 'other'"),
         ({"recipe": "paper"}, "separation is missing"),
@@ -27,7 +29,11 @@ def test_jobs():
     ):
         with pytest.raises(SettingsError, match=complaint):
             Job(**bad)
-    with pytest.raises(SettingsError, match="unknown key"):
-        Job.from_json('{"kinds": 3}')
-    with pytest.raises(SettingsError, match="not a job"):
-        Job.from_json("{")
+    for text, complaint in (
+        ('{"job": {"kinds": 3}}', "unknown key 'kinds'"),
+        ('{"job": 3}', "not a run"),
+        ("{", "not a run"),
+    ):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(SettingsError, match=complaint):
+            NamedJob.load(tmp_path / "bad.json")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from mixfed.cli import app
 

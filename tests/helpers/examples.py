@@ -7,8 +7,6 @@ import shlex
 import subprocess
 import sys
 
-import typer.main
-
 from mixfed.cli import app
 
 
@@ -20,7 +18,7 @@ def leaves(command, name=()):
         yield name, command
 
 
-COMMANDS = dict(leaves(typer.main.get_command(app)))
+COMMANDS = dict(leaves(app))
 
 
 def example(command):

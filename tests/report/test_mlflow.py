@@ -6,10 +6,12 @@ import pytest
 
 from helpers.command_line import mixfed
 
+NEEDED = "MLflow is not installed: pip install --editable '.[mlflow]'"
+
 
 @pytest.mark.slow
 def test_mlflow_keeps_the_run(fitted, tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow")
+    mlflow = pytest.importorskip("mlflow", reason=NEEDED)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "runs").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.chdir(tmp_path)
@@ -24,7 +26,7 @@ def test_mlflow_keeps_the_run(fitted, tmp_path, monkeypatch):
 
 
 def test_a_run_that_mlflow_refuses_is_there_all_the_same(fitted, tmp_path, monkeypatch):
-    pytest.importorskip("mlflow")
+    pytest.importorskip("mlflow", reason=NEEDED)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://nowhere")
     table = fitted.parent / "shops.parquet"
     wanted = ["--client", "shop", "--target", "sales", "--clusters", 2, "--out", tmp_path / "r"]

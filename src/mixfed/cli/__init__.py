@@ -7,47 +7,25 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
-import typer
+import click
 
 from .. import __version__
-from . import (
-    compare as cli_compare,
-    demo as cli_try,
-    federate as cli_federate,
-    fit as cli_fit,
-    predict as cli_predict,
-    show as cli_show,
-)
-from .usage import STOPPED, PlainGroup, flush_output
+from . import compare, demo, federate, fit, predict, show
+from .usage import STOPPED, Group, flush_output
 
-app = typer.Typer(
-    name="mixfed",
-    cls=PlainGroup,
+app = Group(
+    "mixfed",
     help="Find the kinds of client, one regression model per kind, and each client's kind.",
     epilog="Try `mixfed demo`, then `mixfed fit YOUR.csv`, which lists the columns to choose from.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    context_settings={"show_default": True},
 )
-for part in (cli_fit, cli_predict, cli_show, cli_compare, cli_try, cli_federate):
-    app.add_typer(part.app)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"mixfed {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Find the kinds of client, one regression model per kind, and each client's kind."""
+click.version_option(__version__, message="mixfed %(version)s", help="Print the version.")(app)
+for command in (
+    *(fit.fit, fit.pack, predict.assign, predict.predict, show.report, show.theory, compare.compare),
+    *(demo.simulate, demo.demo, federate.federate),
+):
+    app.add_command(command)
 
 
 def run() -> None:

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from ..core.errors import DataError
-from .options import complain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,24 +35,26 @@ def need_columns(
     if not quiet:
         from .screen import show
 
-        show(columns_table(found, data), _legend(found))
+        legend = "--client is the column that says whose row it is, --target the one to explain."
+        if found.client is None:
+            legend += " No column looks like the ids of clients that have several rows each."
+        show(columns_table(found, data), legend)
     words = ["mixfed", *command.split(), str(data)]
     words += ["--client", found.client or "COLUMN", "--target", found.target or "COLUMN"]
     words += [] if command == "federate local" else ["--out", "packed" if command == "pack" else "result"]
     names = told_names([column.name for column in found.columns])
-    complain(f"{data.name}: give {' and '.join(missing)}; {names}; for example `{shlex.join(words)}`")
-    raise typer.Exit(2)
+    raise DataError(f"{data.name}: give {' and '.join(missing)}; {names}; for example `{shlex.join(words)}`")
 
 
 def columns_table(found: Guess, data: Path) -> Table:
     """Show what each column holds."""
     from rich.markup import escape
-    from rich.table import Table
+
+    from .screen import table_of
 
     rows = f"{found.rows:,} rows" if found.whole else f"the first {found.rows:,} rows"
-    table = Table(title=f"Columns of {escape(data.name)} ({rows})", title_justify="left")
-    for heading in ("column", "holds", "distinct", "example", ""):
-        table.add_column(heading, justify="right" if heading == "distinct" else "left")
+    table = table_of(f"Columns of {escape(data.name)} ({rows})", "column", "holds", "distinct", "example", "", words=5)
+    table.columns[2].justify = "right"
     for column in found.columns[:_MOST_SHOWN]:
         mark = {found.client: "client?", found.target: "target?"}.get(column.name, "")
         holds = "whole numbers" if column.whole else column.holds
@@ -64,13 +63,6 @@ def columns_table(found: Guess, data: Path) -> Table:
     if len(found.columns) > _MOST_SHOWN:
         table.add_row("…", f"{len(found.columns) - _MOST_SHOWN} more columns")
     return table
-
-
-def _legend(found: Guess) -> str:
-    told = "--client is the column that says whose row it is, --target the one to explain."
-    if found.client is None:
-        told += " No column looks like the ids of clients that have several rows each."
-    return told
 
 
 def notes_on(

@@ -4,52 +4,41 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from .options import (
-    AsJson,
-    Client,
-    Clusters,
-    Config,
-    Data,
-    Features,
-    Intercept,
-    Quiet,
-    Seed,
-    Target,
-    auto_settings,
-    parse_clusters,
-    split_names,
-    tidy,
-)
-
-app = typer.Typer()
+from . import options
+from .options import auto_settings, parse_clusters, path_option, split_names
+from .usage import Command
 
 
-@app.command()
-@tidy
+@click.command(cls=Command)
+@options.data
+@options.columns
+@options.features
+@options.clusters
+@click.option("--splits", type=click.IntRange(min=1), default=5, help="Times that rows are held out anew.")
+@click.option("--share", default=0.3, help="Share of each client's rows to hold out.")
+@click.option("--time", help="A column of times: each client's latest rows are held out, once.")
+@options.configured
+@path_option("--out", help="A folder for comparison.json and the figure, comparison.svg.")
+@options.as_json
+@options.quiet
 def compare(
-    data: Data,
-    *,
-    client: Client = None,
-    target: Target = None,
-    features: Features = None,
-    clusters: Clusters = "auto",
-    splits: Annotated[int, typer.Option(help="Times that rows are held out anew.", min=1)] = 5,
-    share: Annotated[float, typer.Option(help="Share of each client's rows to hold out.")] = 0.3,
-    time: Annotated[
-        str | None, typer.Option(help="A column of times: each client's latest rows are held out, once.")
-    ] = None,
-    intercept: Intercept = True,
-    config: Config = None,
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for comparison.json and the figure, comparison.svg.")
-    ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    data: Path,
+    client: str | None,
+    target: str | None,
+    features: str | None,
+    clusters: str,
+    splits: int,
+    share: float,
+    time: str | None,
+    intercept: bool,
+    config: Path | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Compare held-out errors: one model, one per client, mixed models, kinds, and kinds with personal models.
 
@@ -87,6 +76,6 @@ def compare(
             }
         )
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
+        click.echo(json.dumps(found.to_dict()))
     elif not quiet:
         screen.show(*screen.comparison_table(found))

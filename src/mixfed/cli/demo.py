@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from ..core.errors import SettingsError
+from . import options
 from .fit import fit
-from .options import Quiet, say, tidy
+from .options import path_option, say
+from .usage import Command
 
 if TYPE_CHECKING:
     from ..evaluation.simulation import Simulation
 
-app = typer.Typer()
 
-
-class Law(StrEnum):
-    """The distribution of a feature."""
-
-    normal = "normal"
-    uniform = "uniform"
-    rademacher = "rademacher"
-
-
-@app.command()
-@tidy
-def simulate(
-    out: Annotated[Path, typer.Option(help="Where to write the table (.parquet).")],
-    clients: Annotated[int | None, typer.Option(help="Number of clients. [10000]")] = None,
-    dim: Annotated[int | None, typer.Option(help="Number of features. [30, or the family's]")] = None,
-    clusters: Annotated[int | None, typer.Option(help="Number of kinds. [5, or the family's]")] = None,
-    family: Annotated[
-        str | None,
-        typer.Option(help="A hard family: nested, nested-unbalanced, rare, mirror, noisy, wide, skewed."),
-    ] = None,
-    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise. [0.3]")] = None,
-    radius: Annotated[float | None, typer.Option(help="Norm of the models. [1.5]")] = None,
-    law: Annotated[Law | None, typer.Option(help="Distribution of the features. [normal]")] = None,
-    spread: Annotated[float | None, typer.Option(help="Spread of each kind's covariance. [1]")] = None,
-    degree: Annotated[int | None, typer.Option(help="Degree of the polynomial features. [1]")] = None,
-    most_rows: Annotated[int | None, typer.Option(help="Most rows of an ordinary client. [50]")] = None,
-    anchors: Annotated[int | None, typer.Option(help="Clients with many rows. [0]")] = None,
-    anchor_rows: Annotated[int | None, typer.Option(help="Rows of each of those. [1000]")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same table.")] = 0,
-    quiet: Quiet = False,
-) -> None:
+@click.command(cls=Command)
+@path_option("--out", required=True, help="Where to write the table (.parquet).")
+@click.option("--clients", "n_clients", type=int, help="Number of clients. [10000]")
+@click.option("--dim", type=int, help="Number of features. [30, or the family's]")
+@click.option("--clusters", "n_clusters", type=int, help="Number of kinds. [5, or the family's]")
+@click.option("--family", help="A hard family: nested, nested-unbalanced, rare, mirror, noisy, wide, skewed.")
+@click.option("--noise", type=float, help="Standard deviation of the noise. [0.3]")
+@click.option("--radius", type=float, help="Norm of the models. [1.5]")
+@click.option(
+    "--law", type=click.Choice(["normal", "uniform", "rademacher"]), help="Distribution of the features. [normal]"
+)
+@click.option("--spread", type=float, help="Spread of each kind's covariance. [1]")
+@click.option("--degree", type=int, help="Degree of the polynomial features. [1]")
+@click.option("--most-rows", type=int, help="Most rows of an ordinary client. [50]")
+@click.option("--anchors", "n_anchors", type=int, help="Clients with many rows. [0]")
+@click.option("--anchor-rows", type=int, help="Rows of each of those. [1000]")
+@click.option("--seed", default=0, help="Same seed, same table.")
+@options.quiet
+def simulate(out: Path, family: str | None, seed: int, quiet: bool, **more: Any) -> None:
     """Simulate a table of clients, with the truth in a .truth.json next to it.
 
     Example: `mixfed simulate --clients 2000 --dim 10 --clusters 3 --out clients.parquet`
@@ -56,30 +44,14 @@ def simulate(
 
     if out.suffix != ".parquet":
         raise SettingsError(f"--out {out}: the name must end in .parquet")
-    made = simulation.simulate(
-        family,
-        seed=seed,
-        n_clients=clients,
-        dim=dim,
-        n_clusters=clusters,
-        noise=noise,
-        radius=radius,
-        law=law.value if law else None,
-        spread=spread,
-        degree=degree,
-        most_rows=most_rows,
-        n_anchors=anchors,
-        anchor_rows=anchor_rows,
-    )
-    _save_simulation(made, out, quiet)
+    _save_simulation(simulation.simulate(family, seed=seed, **more), out, quiet)
 
 
-@app.command()
-@tidy
-def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write in.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Same seed, same demo.")] = 0,
-) -> None:
+@click.command(cls=Command)
+@path_option("--out", default="demo", help="The folder to write in.")
+@click.option("--seed", default=0, help="Same seed, same demo.")
+@click.pass_context
+def demo(context: click.Context, out: Path, seed: int) -> None:
     """Simulate clients of four kinds, two by two alike, fit them without a hint, and compare with the truth.
 
     Example: `mixfed demo`
@@ -90,16 +62,16 @@ def demo(
 
     data, made = out / "table.parquet", make("nested", n_clients=5000, seed=seed)
     _save_simulation(made, data)
-    fit(data, client="client", target="y", out=out, intercept=False, seed=seed)
+    context.invoke(fit, data=data, client="client", target="y", out=out, intercept=False, seed=seed)
     model = Model.load(out)
     if model.n_clusters != len(made.theta):
-        typer.echo(f"Against the truth: {model.n_clusters} kinds were found, there are {len(made.theta)}")
+        click.echo(f"Against the truth: {model.n_clusters} kinds were found, there are {len(made.theta)}")
         return
     error = bottleneck_distance(model.theta, made.theta)
     floor = bottleneck_distance(made.oracle(), made.theta)
     agreement = label_agreement(model.assign(made.clients).cluster, made.labels)
     few = (made.clients.rows <= 3).mean()
-    typer.echo(
+    click.echo(
         f"Against the truth: error {error:.4f}, {error / floor:.2f} times that of least squares with the kinds known "
         f"({floor:.4f}); {agreement:.1%} of clients in their own kind, though {few:.0%} of them have two or three rows."
     )

@@ -5,67 +5,46 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import shlex
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from ..core.errors import SettingsError
-from ..core.names import MODEL
-from .following import fetch_results, show_results, tell_how_to_go_on
-from .options import (
-    AsJson,
-    Client,
-    Clusters,
-    Config,
-    Data,
-    Features,
-    Intercept,
-    Loss,
-    LossName,
-    Recipe,
-    RecipeName,
-    Seed,
-    Target,
-    parse_clusters,
-    read_settings,
-    split_names,
-    tidy,
-)
+from ..core.errors import PoolError, SettingsError
+from ..core.names import MODEL, REPORT
+from . import options
+from .options import argument, parse_clusters, path_option, read_settings, split_names
+from .usage import Group
 
 if TYPE_CHECKING:
+    from ..federation.flare.admin import Result
+    from ..federation.flare.jobs import NamedJob
     from ..federation.flare.kits import Kit
     from ..federation.job import Job
 
 _REACHING = 20.0
 """Seconds that a site may take to reach the server before the command returns without it."""
 
-app = typer.Typer(
-    name="federate",
-    help="Fit across sites: rows stay with their owner. On NVIDIA FLARE, with a certificate for each party.",
-    no_args_is_help=True,
-)
-
-Kits = Annotated[Path, typer.Argument(help="A kit, or a folder of kits.", show_default=False)]
-AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.", show_default=False)]
-Out = Annotated[Path, typer.Option(help="The folder to write the results in.")]
-Timeout = Annotated[float, typer.Option(help="Seconds that a site has for an answer; then it is asked again.")]
-Tries = Annotated[int, typer.Option(help="Times that a site is asked before it is lost.")]
-MinShare = Annotated[float, typer.Option(help="Share of the sites that must take part.")]
-Patience = Annotated[float, typer.Option(help="Seconds that a run which goes on waits for a site that is missing.")]
+_kits = argument("path", "A kit, or a folder of kits.")
+_admin_kit = argument("kit", "The administrator's kit.")
+_out = path_option("--out", required=True, help="The folder to write the results in.")
 
 
-@app.command()
-@tidy
-def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder, for a kit of each party.", show_default=False)],
-    sites: Annotated[str, typer.Option(help="Comma-separated names of the sites.")],
-    server: Annotated[str, typer.Option(help="The host under which sites reach the server.")] = "localhost",
-    port: Annotated[int, typer.Option(help="The port that the server listens on.")] = 8002,
-    days: Annotated[int, typer.Option(help="How long the certificates last, 360 days at most.")] = 360,
-) -> None:
+@click.group(cls=Group)
+def federate() -> None:
+    """Fit across sites: rows stay with their owner. On NVIDIA FLARE, with a certificate for each party."""
+
+
+@federate.command()
+@argument("folder", "A new folder, for a kit of each party.")
+@click.option("--sites", required=True, help="Comma-separated names of the sites.")
+@click.option("--server", default="localhost", help="The host under which sites reach the server.")
+@click.option("--port", default=8002, help="The port that the server listens on.")
+@click.option("--days", default=360, help="How long the certificates last, 360 days at most.")
+def init(folder: Path, sites: str, server: str, port: int, days: int) -> None:
     """Make the kits of a federation: a folder with a certificate for the server, each site and the administrator.
 
     Example: `mixfed federate init federation --sites north,south --server fit.example.org`
@@ -75,16 +54,16 @@ def init(
 
     made = provision(folder, split_names(sites) or [], server, port, days)
     for kit in made:
-        typer.echo(f"{folder / kit.path.name}: the kit of {_the(kit)}")
-    typer.echo(
+        click.echo(f"{folder / kit.path.name}: the kit of {_the(kit)}")
+    click.echo(
         f"{folder / AUTHORITY}: the certificate authority; whoever has it can make members, so keep it to yourself"
     )
-    typer.echo(f"The certificates last {days} days. Give each party its folder; its README.md says what to do.")
+    click.echo(f"The certificates last {days} days. Give each party its folder; its README.md says what to do.")
 
 
-@app.command()
-@tidy
-def up(path: Kits) -> None:
+@federate.command()
+@_kits
+def up(path: Path) -> None:
     """Start a server or a site in the background, after a look at its settings and its table.
 
     Example: `mixfed federate up site-1`
@@ -106,19 +85,19 @@ def up(path: Kits) -> None:
                     f"{kit.settings}: {clients.n_clients} clients, below min_clients = {site.min_clients}: "
                     "this site would contribute nothing"
                 )
-            typer.echo(f"{kit.name}: {clients.n_clients} clients, {clients.n_rows} rows, {names} features")
+            click.echo(f"{kit.name}: {clients.n_clients} clients, {clients.n_rows} rows, {names} features")
         party = processes.start(kit)
         there = party.wait(_REACHING)
         if there:
             what = f"listens on {kit.address}" if kit.role is Role.SERVER else f"is registered with {kit.address}"
         else:
             what = f"is running and keeps trying to reach {kit.address} ({party.last_complaint()})"
-        typer.echo(f"{kit.name} {what}; process {party.process.pid}, log {kit.log}")
+        click.echo(f"{kit.name} {what}; process {party.process.pid}, log {kit.log}")
 
 
-@app.command()
-@tidy
-def down(path: Kits) -> None:
+@federate.command()
+@_kits
+def down(path: Path) -> None:
     """Stop what was started from a kit, with all its processes.
 
     Example: `mixfed federate down site-1`
@@ -128,28 +107,20 @@ def down(path: Kits) -> None:
     from ..federation.flare.kits import open_kits
 
     count = processes.stop(open_kits(path))
-    typer.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
+    click.echo(f"{path}: {count} process{'es' * (count > 1)} stopped" if count else f"{path}: nothing was running")
 
 
-@app.command()
-@tidy
-def submit(
-    kit: AdminKit,
-    *,
-    out: Out,
-    clusters: Clusters = "auto",
-    recipe: Recipe = RecipeName.auto,
-    loss: Loss = LossName.squared,
-    intercept: Intercept = True,
-    config: Config = None,
-    seed: Seed = 0,
-    run: Annotated[str | None, typer.Option(help="A name for the run. [the time]")] = None,
-    timeout: Timeout = 30.0,
-    tries: Tries = 8,
-    min_share: MinShare = 0.5,
-    patience: Patience = 60.0,
-    as_json: AsJson = False,
-) -> None:
+@federate.command()
+@_admin_kit
+@_out
+@options.what_to_fit
+@click.option("--run", help="A name for the run. [the time]")
+@click.option("--timeout", default=30.0, help="Seconds that a site has for an answer; then it is asked again.")
+@click.option("--tries", default=8, help="Times that a site is asked before it is lost.")
+@click.option("--min-share", default=0.5, help="Share of the sites that must take part.")
+@click.option("--patience", default=60.0, help="Seconds that a run which goes on waits for a site that is missing.")
+@options.as_json
+def submit(kit: Path, out: Path, run: str | None, as_json: bool, **job: Any) -> None:
     """Fit across the sites that are connected, wait for the model and fetch it.
 
     Example: `mixfed federate submit admin --out result`
@@ -161,23 +132,17 @@ def submit(
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
-    job = _job(clusters, recipe, loss, config, intercept, seed)
-    job = dataclasses.replace(job, timeout=timeout, tries=tries, min_share=min_share, patience=patience)
+    new = new_run(admin, run, _job(**job))
     out.mkdir(parents=True, exist_ok=True)  # or why not: before the work, not after it
-    new = new_run(admin, run, job)
-    with tell_how_to_go_on(admin, new, out):
-        found = fetch_results(admin, new, out, quiet=as_json)
-    show_results(found, out, as_json)
+    _carry_out(admin, new, out, as_json)
 
 
-@app.command()
-@tidy
-def resume(
-    kit: AdminKit,
-    out: Out,
-    run: Annotated[str | None, typer.Option(help="The name of the run. [the last]")] = None,
-    as_json: AsJson = False,
-) -> None:
+@federate.command()
+@_admin_kit
+@_out
+@click.option("--run", help="The name of the run. [the last]")
+@options.as_json
+def resume(kit: Path, out: Path, run: str | None, as_json: bool) -> None:
     """Go on with a run that was cut off, from the replies that the server has kept.
 
     Example: `mixfed federate resume admin --out result`
@@ -189,15 +154,13 @@ def resume(
 
     check_folder(out)
     admin = open_kit(kit, Role.ADMIN)
-    old = old_run(admin, run)
-    with tell_how_to_go_on(admin, old, out):
-        found = fetch_results(admin, old, out, quiet=as_json, again=True)
-    show_results(found, out, as_json)
+    _carry_out(admin, old_run(admin, run), out, as_json, again=True)
 
 
-@app.command()
-@tidy
-def status(kit: AdminKit, as_json: AsJson = False) -> None:
+@federate.command()
+@_admin_kit
+@options.as_json
+def status(kit: Path, as_json: bool) -> None:
     """Say which sites are connected and what has been run.
 
     Example: `mixfed federate status admin`
@@ -213,31 +176,32 @@ def status(kit: AdminKit, as_json: AsJson = False) -> None:
     missing = sorted(set(admin.sites()) - set(sites))
     if as_json:
         told = [dataclasses.asdict(job) for job in jobs]
-        typer.echo(json.dumps({"sites": sites, "missing": missing, "jobs": told}))
+        click.echo(json.dumps({"sites": sites, "missing": missing, "jobs": told}))
         return
-    typer.echo(f"Connected sites: {', '.join(sites) or 'none'}; missing: {', '.join(missing) or 'none'}")
+    click.echo(f"Connected sites: {', '.join(sites) or 'none'}; missing: {', '.join(missing) or 'none'}")
     if jobs:
         screen.show(screen.jobs_table(jobs))
 
 
-@app.command()
-@tidy
+@federate.command()
+@options.data
+@options.columns
+@click.option("--sites", default=4, help="Number of sites to divide the clients among.")
+@path_option("--out", help="A folder to write the results in.")
+@path_option("--kits", help="A new folder for the kits. [a temporary one]")
+@options.features
+@options.what_to_fit
+@options.as_json
 def local(
-    data: Data,
-    *,
-    client: Client = None,
-    target: Target = None,
-    sites: Annotated[int, typer.Option(help="Number of sites to divide the clients among.")] = 4,
-    out: Annotated[Path | None, typer.Option(help="A folder to write the results in.")] = None,
-    kits: Annotated[Path | None, typer.Option(help="A new folder for the kits. [a temporary one]")] = None,
-    features: Features = None,
-    clusters: Clusters = "auto",
-    recipe: Recipe = RecipeName.auto,
-    loss: Loss = LossName.squared,
-    intercept: Intercept = True,
-    config: Config = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
+    data: Path,
+    client: str | None,
+    target: str | None,
+    sites: int,
+    out: Path | None,
+    kits: Path | None,
+    features: str | None,
+    as_json: bool,
+    **what: Any,
 ) -> None:
     """Try a federation on this machine: a server and sites as processes, against the same fit in this one.
 
@@ -255,9 +219,9 @@ def local(
 
     if out is not None:
         check_folder(out)
-    job = _job(clusters, recipe, loss, config, intercept, seed)
+    job = _job(**what)
     client, target = need_columns(data, client, target, "federate local", quiet=as_json)
-    table = open_clients(data, client, target, split_names(features), intercept=intercept)
+    table = open_clients(data, client, target, split_names(features), intercept=job.intercept)
     if not as_json:
         show_notes(notes_on(data, table, client, target, features))
     with ExitStack() as stack:
@@ -265,16 +229,16 @@ def local(
         made = divide(table, client, target, sites, place)
         with progress.Rounds(quiet=as_json) as watch:
             pool, settings = LocalPool(table), job.recipe_settings()
-            alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=seed, watch=watch)
+            alone = fit(pool, table.features, job.n_clusters, settings, loss=job.loss, seed=job.seed, watch=watch)
         admin = stack.enter_context(running(made))
-        found = fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
+        found = _fetch_results(admin, new_run(admin, "local", job), out or place / "result", quiet=as_json)
     difference = largest_difference(alone.model, found.fit.model)
     if out is not None:  # here all sites have the same columns
         dataclasses.replace(found.fit.model, client_column=client, target_column=target).save(out / MODEL)
     if as_json:
-        typer.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
+        click.echo(json.dumps(found.scalars() | {"largest_difference": difference}))
         return
-    show_results(found, out)
+    _show_results(found, out)
     screen.show(*screen.comparison(found.fit, alone, difference))
 
 
@@ -287,11 +251,53 @@ def _the(kit: Kit) -> str:
     return f"site {kit.name}" if kit.role == "site" else f"the {'administrator' if kit.role == 'admin' else kit.role}"
 
 
-def _job(clusters: str, recipe: RecipeName, loss: LossName, config: Path | None, intercept: bool, seed: int) -> Job:
-    """Put together what to fit."""
+def _job(clusters: str, recipe: str, loss: str, config: Path | None, intercept: bool, seed: int, **waiting: Any) -> Job:
+    """Put together what to fit, and how long to wait for whom."""
     from ..federation.job import Job
 
     n_clusters = parse_clusters(clusters)
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
     given = {name: value for name, value in settings.items() if value is not None}
-    return Job(n_clusters, recipe.value, given, loss.value, intercept, seed)
+    return Job(n_clusters, recipe, given, loss, intercept, seed, **waiting)
+
+
+def _carry_out(kit: Kit, run: NamedJob, out: Path, as_json: bool, *, again: bool = False) -> None:
+    """Have a run done, or gone on with, and show what came of it; what ends it before its time says how it goes on."""
+    from ..federation.flare.admin import run_file
+
+    try:
+        found = _fetch_results(kit, run, out, quiet=as_json, again=again)
+    except (PoolError, KeyboardInterrupt) as error:
+        if not run_file(kit, run.name).exists():
+            raise
+        command = ["mixfed", "federate", "resume", str(kit.path), "--run", run.name, "--out", str(out)]
+        raise type(error)("; ".join([*map(str, error.args), f"`{shlex.join(command)}` goes on"])) from None
+    if as_json:
+        click.echo(json.dumps(found.scalars()))
+    else:
+        _show_results(found, out)
+
+
+def _fetch_results(kit: Kit, run: NamedJob, out: Path, *, quiet: bool, again: bool = False) -> Result:
+    """Have a run done, show how it gets on, and fetch what came of it; with the command, the job is stopped."""
+    from ..federation.flare.admin import DONE, AdminSession, read_result
+    from ..report import write_report
+    from . import progress
+
+    with AdminSession(kit) as session, progress.Rounds(quiet) as watch:
+        job = session.latest(run) if again else None
+        if job is None or session.follow(job, watch) != DONE:
+            job = session.go_on(run) if again else session.submit(run)
+            session.follow(job, watch)
+        session.fetch(job, out)
+    found = read_result(out)
+    write_report(out / REPORT, found.fit, None, {"folder": str(out), "versions": {"mixfed": found.about["version"]}})
+    return found
+
+
+def _show_results(found: Result, out: Path | None) -> None:
+    from . import screen
+
+    screen.show(*screen.summary(found.fit, found.fit.model), *screen.federation_summary(found))
+    if out is not None:
+        click.echo(f"Wrote model.json, report.html, trace.parquet, run.json and exchanges.jsonl in {out}")

@@ -4,76 +4,58 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from ..core.errors import SettingsError
 from ..core.names import JOURNAL
-from .options import (
-    AsJson,
-    Card,
-    Client,
-    Clusters,
-    Coefficients,
-    Config,
-    Data,
-    Features,
-    Intercept,
-    Loss,
-    LossName,
-    Packed,
-    Personal,
-    Quiet,
-    Recipe,
-    RecipeName,
-    Seed,
-    Target,
-    command_line,
-    complain,
-    parse_clusters,
-    read_settings,
-    say,
-    split_names,
-    tidy,
-)
+from . import options
+from .options import command_line, flag, parse_clusters, path_option, read_settings, say, split_names
 from .show import export
+from .usage import Command, complain
 
 if TYPE_CHECKING:
     from ..clients.store import ClientData
     from ..exchange.pool import Pool
 
-app = typer.Typer()
+_REPEATED = ("client", "target", "features", "clusters", "recipe", "personal", "config", "intercept", "seed", "out")
+"""Options that make the same fit again."""
 
 
-@app.command()
-@tidy
+@click.command(cls=Command)
+@options.packed
+@options.columns
+@path_option("--out", default="result", help="The folder to write the results in.")
+@options.features
+@options.what_to_fit
+@flag("--personal", help="Let clients deviate from the model of their kind.")
+@flag("--resume", help="Go on with a run that was stopped.")
+@click.option("--dask", metavar="TCP://HOST:PORT", help="Fit on the cluster of this scheduler.")
+@options.written_too
+@flag("--mlflow", help="Log run and files to the MLflow server in MLFLOW_TRACKING_URI.")
+@options.as_json
+@options.quiet
 def fit(
-    data: Packed,
-    *,
-    client: Client = None,
-    target: Target = None,
-    out: Annotated[Path, typer.Option(help="The folder to write the results in.")] = Path("result"),
-    features: Features = None,
-    clusters: Clusters = "auto",
-    recipe: Recipe = RecipeName.auto,
-    loss: Loss = LossName.squared,
-    personal: Personal = False,
-    intercept: Intercept = True,
-    config: Config = None,
-    seed: Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    dask: Annotated[
-        str | None, typer.Option(help="Fit on the cluster of this scheduler.", metavar="TCP://HOST:PORT")
-    ] = None,
-    card: Card = None,
-    coef: Coefficients = None,
-    mlflow: Annotated[
-        bool,
-        typer.Option("--mlflow", help="Log run and files to the MLflow server in MLFLOW_TRACKING_URI."),
-    ] = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    data: Path,
+    client: str | None,
+    target: str | None,
+    out: Path,
+    features: str | None,
+    clusters: str,
+    recipe: str,
+    loss: str,
+    intercept: bool,
+    config: Path | None,
+    seed: int,
+    personal: bool,
+    resume: bool,
+    dask: str | None,
+    card: Path | None,
+    coef: Path | None,
+    mlflow: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Fit one model per kind of client; write `report.html`, `model.json`, `clients.parquet` and what else there is.
 
@@ -113,30 +95,19 @@ def fit(
     if not silent:
         show_notes(noticed)
     out.mkdir(parents=True, exist_ok=True)
-    run = fingerprint(table, recipe.value, n_clusters, settings, loss.value, seed)
+    run = fingerprint(table, recipe, n_clusters, settings, loss, seed)
     if resume:
         check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         rounds = progress.Rounds(silent)
         with rounds as watch, told_of_compiling(rounds.compiling):
-            found = recipes.fit(pool, table.features, n_clusters, settings, loss=loss.value, seed=seed, watch=watch)
+            found = recipes.fit(pool, table.features, n_clusters, settings, loss=loss, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))
-        command = command_line(
-            "fit",
-            data,
-            client=client,
-            target=target,
-            features=features,
-            clusters=clusters,
-            recipe=recipe,
-            personal=personal or None,
-            config=config,
-            intercept=intercept,
-            seed=seed,
-            out=out,
-        )
+        known = {"client": client, "target": target, "personal": personal or None}
+        asked = click.get_current_context().params | known
+        command = command_line("fit", data, **{name: asked[name] for name in _REPEATED})
         about = about_run(data.name, command, run, noticed)
         write_results(out, found, assigned, about)
     export(found, assigned, about | {"folder": str(out)}, card, coef)
@@ -145,7 +116,7 @@ def fit(
 
         log_run(out, found, about)
     if as_json:
-        typer.echo(json.dumps(model.scalars() | found.scalars()))
+        click.echo(json.dumps(model.scalars() | found.scalars()))
     elif not quiet:
         screen.show(*screen.summary(found, found.model, assigned), *screen.where_it_is(out))
     else:
@@ -153,17 +124,13 @@ def fit(
             complain(f"warning: {warning}")
 
 
-@app.command()
-@tidy
-def pack(
-    data: Data,
-    *,
-    client: Client = None,
-    target: Target = None,
-    out: Annotated[Path, typer.Option(help="The folder to write the packed table in.")],
-    features: Features = None,
-    quiet: Quiet = False,
-) -> None:
+@click.command(cls=Command)
+@options.data
+@options.columns
+@path_option("--out", required=True, help="The folder to write the packed table in.")
+@options.features
+@options.quiet
+def pack(data: Path, client: str | None, target: str | None, out: Path, features: str | None, quiet: bool) -> None:
     """Pack a table that is larger than memory, for `mixfed fit` to read from disk.
 
     Example: `mixfed pack clients.parquet --client client --target y --out packed`

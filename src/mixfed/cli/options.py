@@ -1,127 +1,106 @@
-"""What commands have in common: options, how they end, and the settings of a fit."""
+"""What commands have in common: arguments, options, and the settings of a fit."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import os
 from collections.abc import Callable
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
+import click
 
-from ..core.errors import MixfedError, PoolError, SettingsError
-from ..core.names import JOURNAL
-from .usage import STOPPED, give_up_printing
+from ..core.errors import SettingsError
 
 if TYPE_CHECKING:
     from ..recipes.settings import AutoSettings, PaperSettings
 
+Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+"""Gives a function an argument or an option, or several."""
 
-class RecipeName(StrEnum):
-    """How to fit."""
+path_option = partial(click.option, type=click.Path(path_type=Path))
+"""An option that takes a file or a folder."""
+flag = partial(click.option, is_flag=True)
+"""An option that takes nothing."""
 
-    auto = "auto"
-    paper = "paper"
+
+class _Argument(click.Argument):
+    """An argument that the help explains, in every version of click."""
+
+    def __init__(self, *names: Any, meaning: str, **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.help = meaning
 
 
-class LossName(StrEnum):
-    """The kind of target."""
+def argument(name: str, meaning: str) -> Decorator:
+    """Give a command an argument, which is a file or a folder."""
 
-    squared = "squared"
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:  # made anew: click 8.1.0 takes cls only once
+        return click.argument(name, cls=_Argument, type=click.Path(path_type=Path), meaning=meaning)(command)
+
+    return decorate
+
+
+def together(*several: Decorator) -> Decorator:
+    """Make one decorator of several, in the order in which the help shows their options."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for decorator in reversed(several):
+            command = decorator(command)
+        return command
+
+    return decorate
 
 
 _FILE = "A .parquet or .csv file, or .tsv or .txt; text also with .gz, .bz2 or .zst"
-Data = Annotated[Path, typer.Argument(help=f"{_FILE}.", show_default=False)]
-Packed = Annotated[Path, typer.Argument(help=f"{_FILE}; or a folder of `mixfed pack`.", show_default=False)]
-Client = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
-Target = Annotated[str | None, typer.Option(help="The column to explain.")]
-FitFolder = Annotated[Path, typer.Argument(help="A folder that `mixfed fit` wrote.", show_default=False)]
-Features = Annotated[str | None, typer.Option(help="Comma-separated columns. [every other numeric column]")]
-Clusters = Annotated[str, typer.Option(help="Number of kinds; auto finds it.", metavar="auto|K")]
-Recipe = Annotated[RecipeName, typer.Option(help="auto needs no tuning; paper follows the paper and needs --config.")]
-Loss = Annotated[LossName, typer.Option(help="The kind of target.")]
-Personal = Annotated[bool, typer.Option("--personal", help="Let clients deviate from the model of their kind.")]
-Intercept = Annotated[bool, typer.Option(help="Give every model a constant term.")]
-Config = Annotated[Path | None, typer.Option(help="A TOML file with a table [auto] or [paper].")]
-Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing, unless something is wrong.")]
-Card = Annotated[Path | None, typer.Option(help="Write a model card (Markdown) here, too.", metavar="FILE.md")]
-Coefficients = Annotated[Path | None, typer.Option(help="Write the coefficients here, too.", metavar="FILE.csv")]
+data = argument("data", f"{_FILE}.")
+packed = argument("data", f"{_FILE}; or a folder of `mixfed pack`.")
+fit_folder = argument("folder", "A folder that `mixfed fit` wrote.")
 
-
-def tidy(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn what the user can mend into one line on stderr and exit code 2, and Ctrl-C into 130."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> None:
-        new = _new_folders(options.get("out"))
-        try:
-            command(*args, **options)
-        except MixfedError as error:
-            hint = _resume_hint(options) if isinstance(error, PoolError) else ""
-            _end(f"{error}{hint}", 2, new)
-        except OSError as error:
-            give_up_printing(error)
-            _end(_why_not_written(error, options.get("out")) + _resume_hint(options), 2, new)
-        except MemoryError:
-            _end("there is not enough memory for this table: `mixfed pack` it, and fit the packed folder", 2, new)
-        except KeyboardInterrupt as stop:
-            _end("; ".join(["stopped", *map(str, stop.args)]) + _resume_hint(options), STOPPED, new)
-
-    return run
-
-
-def _resume_hint(options: dict[str, Any]) -> str:
-    out = options.get("out")
-    resumable = out is not None and (out / JOURNAL).is_file()
-    return "; the same command with --resume goes on" if resumable else ""
+columns = together(
+    click.option("--client", help="The column that says whose row it is."),
+    click.option("--target", help="The column to explain."),
+)
+features = click.option("--features", help="Comma-separated columns. [every other numeric column]")
+clusters = click.option("--clusters", default="auto", metavar="auto|K", help="Number of kinds; auto finds it.")
+seed = click.option("--seed", default=0, help="Same seed, same result.")
+configured = together(
+    click.option("--intercept/--no-intercept", default=True, help="Give every model a constant term."),
+    path_option("--config", help="A TOML file with a table [auto] or [paper]."),
+    seed,
+)
+what_to_fit = together(
+    clusters,
+    click.option(
+        "--recipe",
+        type=click.Choice(["auto", "paper"]),
+        default="auto",
+        help="auto needs no tuning; paper follows the paper and needs --config.",
+    ),
+    click.option("--loss", type=click.Choice(["squared"]), default="squared", help="The kind of target."),
+    configured,
+)
+written_too = together(
+    path_option("--card", metavar="FILE.md", help="Write a model card (Markdown) here, too."),
+    path_option("--coef", metavar="FILE.csv", help="Write the coefficients here, too."),
+)
+as_json = flag("--json", "as_json", help="Print one JSON object and nothing else.")
+quiet = flag("--quiet", "-q", help="Print nothing, unless something is wrong.")
 
 
 def say(text: str, quiet: bool = False) -> None:
     """Print a line, unless nothing is to be printed."""
     if not quiet:
-        typer.echo(text)
-
-
-def complain(message: str) -> None:
-    """Say in one line on stderr what is wrong."""
-    typer.echo(f"mixfed: {' '.join(message.split())}", err=True)
-
-
-def _why_not_written(error: OSError, out: Path | None) -> str:
-    """Say which file could not be read or written, and why."""
-    where = error.filename or out
-    # Arrow has a long story before it comes to the point.
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return f"{where}: {reason}" if where else reason
-
-
-def _new_folders(out: Path | None) -> list[Path]:
-    """Give the folders that a command would have to make for its results, the innermost first."""
-    return [] if out is None else [folder for folder in (out, *out.parents) if not folder.exists()]
-
-
-def _end(message: str, code: int, new: list[Path]) -> NoReturn:
-    """End a command, and remove the folders that it made for results that there are none of."""
-    for folder in new:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    complain(message)
-    raise typer.Exit(code) from None
+        click.echo(text)
 
 
 def read_settings(
-    recipe: RecipeName, config: Path | None, n_clusters: int | None, personal: bool = False
+    recipe: str, config: Path | None, n_clusters: int | None, personal: bool = False
 ) -> AutoSettings | PaperSettings:
     """Give the settings of a recipe, from a file if there is one."""
     from ..recipes.settings import read_config
 
-    if recipe is RecipeName.auto:
+    if recipe == "auto":
         settings = auto_settings(config)
         return dataclasses.replace(settings, personal=True) if personal else settings
     if personal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..core.errors import SettingsError
@@ -14,9 +15,8 @@ def check_folder(out: Path, *inputs: Path | None) -> None:
     if out.exists() and not out.is_dir():
         raise SettingsError(f"--out {out}: {os.strerror(errno.EEXIST)}, and it is not a folder: choose another name")
     _check_parents(out)
-    for path in inputs:
-        if path is not None and out.exists() and path.exists() and out.samefile(path):
-            raise SettingsError(f"--out {out}: this is the folder that is read: choose another")
+    if _is_one_of(out, inputs):
+        raise SettingsError(f"--out {out}: this is the folder that is read: choose another")
 
 
 def check_table(out: Path, *inputs: Path | None) -> None:
@@ -35,9 +35,12 @@ def check_file(option: str, path: Path | None, *inputs: Path | None) -> None:
     _check_parents(path, option)
     if not path.parent.exists():
         raise SettingsError(f"{option} {path}: there is no folder {path.parent}: make it, or choose another")
-    for other in inputs:
-        if other is not None and path.exists() and other.exists() and path.samefile(other):
-            raise SettingsError(f"{option} {path}: this file is to be read: choose another name")
+    if _is_one_of(path, inputs):
+        raise SettingsError(f"{option} {path}: this file is to be read: choose another name")
+
+
+def _is_one_of(path: Path, inputs: Iterable[Path | None]) -> bool:
+    return path.exists() and any(other is not None and other.exists() and path.samefile(other) for other in inputs)
 
 
 def _check_parents(out: Path, option: str = "--out") -> None:

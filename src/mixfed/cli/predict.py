@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from ..core.errors import DataError, SettingsError
 from ..core.names import CLIENTS
-from .options import Data, FitFolder, Packed, Quiet, say, tidy
+from . import options
+from .options import path_option, say
+from .usage import Command
 
 if TYPE_CHECKING:
     from ..model.assignment import Assignment
     from ..model.model import Model
 
 
-app = typer.Typer()
-
-
-@app.command()
-@tidy
-def assign(
-    folder: FitFolder,
-    data: Packed,
-    out: Annotated[Path, typer.Option(help="Where to write the kinds (.parquet or .csv).")],
-    quiet: Quiet = False,
-) -> None:
+@click.command(cls=Command)
+@options.fit_folder
+@options.packed
+@path_option("--out", required=True, help="Where to write the kinds (.parquet or .csv).")
+@options.quiet
+def assign(folder: Path, data: Path, out: Path, quiet: bool) -> None:
     """Find the kinds of clients, in the fit or never seen, from their rows.
 
     Example: `mixfed assign result new.parquet --out kinds.parquet`
@@ -42,21 +39,19 @@ def assign(
     say(f"{out}: the kinds of {len(kinds.ids)} clients", quiet)
 
 
-@app.command()
-@tidy
-def predict(
-    folder: FitFolder,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="Where to write the predictions (.parquet or .csv).")],
-    history: Annotated[
-        Path | None, typer.Option(help="Rows with targets that tell the kinds of these clients.")
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(help="Give bounds, too: targets are between them with this probability.", metavar="0.9"),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
+@click.command(cls=Command)
+@options.fit_folder
+@options.data
+@path_option("--out", required=True, help="Where to write the predictions (.parquet or .csv).")
+@path_option("--history", help="Rows with targets that tell the kinds of these clients.")
+@click.option(
+    "--interval",
+    type=float,
+    metavar="0.9",
+    help="Give bounds, too: targets are between them with this probability.",
+)
+@options.quiet
+def predict(folder: Path, data: Path, out: Path, history: Path | None, interval: float | None, quiet: bool) -> None:
     """Predict the target of each row, in row order.
 
     Clients in `--history` are predicted by the kind that it shows, other clients of the fit by the kind found there,

@@ -41,6 +41,14 @@ def show(*parts: RenderableType) -> None:
         console.print(part)
 
 
+def table_of(title: str, *headings: str, words: int = 1) -> Table:
+    """Begin a table, of numbers but for the first columns, which are words."""
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < words else "right")
+    return table
+
+
 def size(count: int) -> str:
     """Show a number of bytes as people do."""
     value, unit = float(count), "bytes"
@@ -96,9 +104,7 @@ def where_it_is(folder: Path) -> list[RenderableType]:
 
 def federation_summary(found: Result) -> list[RenderableType]:
     """Show who took part, and what that took."""
-    table = Table(title=f"{len(found.about['sites'])} sites", title_justify="left")
-    for heading in ("site", "clients", "rows", "received", "sent"):
-        table.add_column(heading, justify="left" if heading == "site" else "right")
+    table = table_of(f"{len(found.about['sites'])} sites", "site", "clients", "rows", "received", "sent")
     for name, site in found.about["sites"].items():
         traffic = (size(site["bytes_down"]), size(site["bytes_up"]))
         table.add_row(escape(name), f"{site['clients']:,}", f"{site['rows']:,}", *traffic)
@@ -114,21 +120,17 @@ def federation_summary(found: Result) -> list[RenderableType]:
 
 def phases_table(found: Fit) -> Table:
     """Show what each phase of a fit took."""
-    table = Table(title="Exchanges", title_justify="left")
-    for heading in ("phase", "exchanges", "to a site", "from a site"):
-        table.add_column(heading, justify="left" if heading == "phase" else "right")
+    table = table_of("Exchanges", "phase", "exchanges", "to a site", "from a site")
     for phase, traffic in found.phases().items():
-        cells = str(traffic.exchanges), size(traffic.bytes_down), size(traffic.bytes_up)
-        table.add_row(phase_name(phase), *cells)
+        table.add_row(phase_name(phase), str(traffic.exchanges), size(traffic.bytes_down), size(traffic.bytes_up))
     return table
 
 
 def comparison(across: Fit, alone: Fit, difference: float) -> list[RenderableType]:
     """Put a fit across sites beside the same fit in one process."""
-    table = Table(title="Beside the same fit in one process", title_justify="left")
     told = "likelihood" in alone.model.details
-    for heading in ("", "kinds", "exchanges", *(["log likelihood"] if told else [])):
-        table.add_column(heading, justify="right" if heading else "left")
+    headings = ("", "kinds", "exchanges", *(["log likelihood"] if told else []))
+    table = table_of("Beside the same fit in one process", *headings)
     for name, fit in (("across sites", across), ("in one process", alone)):
         likelihood = [f"{fit.model.details['likelihood']:.6f}"] if told else []
         table.add_row(name, str(fit.model.n_clusters), str(fit.traffic.exchanges), *likelihood)
@@ -140,10 +142,8 @@ def comparison_table(found: Comparison) -> list[RenderableType]:
     from ..evaluation.compare import SMALL
 
     title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
-    table = Table(title=title, title_justify="left")
-    few = "small clients" if found.held_out_small else ""
-    for heading in ("", "error", *([few] if few else []), "kinds", "seconds"):
-        table.add_column(heading, justify="right" if heading else "left")
+    few = found.held_out_small > 0
+    table = table_of(title, "", "error", *(["small clients"] if few else []), "kinds", "seconds")
     best = min(one.rmse for one in found.outcomes)
     best_small = min(one.rmse_small for one in found.outcomes) if few else 0.0
     for one in found.outcomes:
@@ -163,13 +163,10 @@ def _best(text: str, best: bool) -> str:
 
 def jobs_table(jobs: Sequence[Submitted]) -> Table:
     """Show what was submitted to a federation."""
-    table = Table(title="Jobs", title_justify="left")
-    for heading in ("run", "submitted (UTC)", "status"):
-        table.add_column(heading)
+    table = table_of("Jobs", "run", "submitted (UTC)", "status", words=3)
     for job in jobs:
-        table.add_row(
-            escape(job.run), job.submitted[:19].replace("T", " "), _STATUS.get(job.status, job.status.lower())
-        )
+        submitted = job.submitted[:19].replace("T", " ")
+        table.add_row(escape(job.run), submitted, _STATUS.get(job.status, job.status.lower()))
     return table
 
 
@@ -190,9 +187,8 @@ def choice_table(model: Model) -> Table:
     choice = model.details["choice"]
     rows, asked = round(sum(model.details["kind_rows"])), choice[0]["rows"]
     where = "" if asked == rows else f"; on a sample of {asked:,} rows, then checked on all"
-    table = Table(title=f"How many kinds (the lowest BIC wins{where})", title_justify="left")
-    for heading in ("kinds", "log likelihood", "BIC"):
-        table.add_column(heading, justify="right")
+    title = f"How many kinds (the lowest BIC wins{where})"
+    table = table_of(title, "kinds", "log likelihood", "BIC", words=0)
     table.add_column("")
     for entry in choice:
         chosen = entry["n_clusters"] == model.n_clusters
@@ -211,18 +207,10 @@ def _columns_that_fit(width: int, model: Model) -> int:
 def kinds_table(model: Model, count: int, assigned: Assignment | None = None) -> Table:
     """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
     shown = by_difference(model)[:count]
-    table = Table(title=title(model), title_justify="left")
     sizes = [] if assigned is None else [f"{size:,}" for size in assigned.sizes]
-    for heading in (
-        "kind",
-        *(["placed"] if sizes else []),
-        "share",
-        "noise",
-        *(["intercept"] if model.has_intercept else []),
-    ):
-        table.add_column(heading, justify="right")
-    for feature in shown:
-        table.add_column(escape(model.features[feature]), justify="right")
+    placed, intercept = ["placed"] if sizes else [], ["intercept"] if model.has_intercept else []
+    names = [escape(model.features[feature]) for feature in shown]
+    table = table_of(title(model), "kind", *placed, "share", "noise", *intercept, *names, words=0)
     for j in range(model.n_clusters):
         cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", digits(model.noise[j])]
         if model.has_intercept:
@@ -241,9 +229,7 @@ def _cell(value: float, error: float | None) -> str:
 
 def theory_table(theory: Theory) -> Table:
     """Show the paper's quantities."""
-    table = Table(title="The paper's quantities (up to constants)", title_justify="left")
-    for heading in ("quantity", "value", "meaning"):
-        table.add_column(heading)
+    table = table_of("The paper's quantities (up to constants)", "quantity", "value", "meaning", words=3)
     for row in theory.described():
         table.add_row(*row)
     return table

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from .options import AsJson, Card, Coefficients, FitFolder, Quiet, say, tidy
+from . import options
+from .options import path_option, say
+from .usage import Command
 
 if TYPE_CHECKING:
     from ..model.assignment import Assignment
     from ..model.fit import Fit
 
-app = typer.Typer()
 
-
-@app.command()
-@tidy
-def report(
-    folder: FitFolder,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write it. [report.html in the folder]", metavar="FILE.html")
-    ] = None,
-    card: Card = None,
-    coef: Coefficients = None,
-    quiet: Quiet = False,
-) -> None:
+@click.command(cls=Command)
+@options.fit_folder
+@path_option("--out", metavar="FILE.html", help="Where to write it. [report.html in the folder]")
+@options.written_too
+@options.quiet
+def report(folder: Path, out: Path | None, card: Path | None, coef: Path | None, quiet: bool) -> None:
     """Write the report of a fit again, one HTML file that opens offline, or its coefficients, or a model card.
 
     Example: `mixfed report result --card model.md --coef coefficients.csv`
@@ -46,14 +41,14 @@ def report(
     say("\n".join(str(written) for written in (path, card, coef) if written is not None), quiet)
 
 
-@app.command()
-@tidy
+@click.command(cls=Command)
+@options.fit_folder
+@click.option("--error-constant", default=1.0, help="The constant c in p_e.")
+@click.option("--deviation-constant", default=1.0, help="The constant C in nu.")
+@click.option("--contraction-constant", default=1.0, help="The constant C_1 in the contraction.")
+@options.as_json
 def theory(
-    folder: FitFolder,
-    error_constant: Annotated[float, typer.Option(help="The constant c in p_e.")] = 1.0,
-    deviation_constant: Annotated[float, typer.Option(help="The constant C in nu.")] = 1.0,
-    contraction_constant: Annotated[float, typer.Option(help="The constant C_1 in the contraction.")] = 1.0,
-    as_json: AsJson = False,
+    folder: Path, error_constant: float, deviation_constant: float, contraction_constant: float, as_json: bool
 ) -> None:
     """Say what the paper's theorems predict for a fit, up to the constants that they leave unnamed.
 
@@ -64,7 +59,7 @@ def theory(
 
     found = predict_for(Model.load(folder), Constants(error_constant, deviation_constant, contraction_constant))
     if as_json:
-        typer.echo(json.dumps(found.as_dict() | {"note": "up to constants"}))
+        click.echo(json.dumps(found.as_dict() | {"note": "up to constants"}))
         return
     from . import screen
 

@@ -48,6 +48,12 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+def append_json(path: Path, value: Any) -> None:
+    """Add a value to a file that has one in each line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(value) + "\n")
+
+
 @contextlib.contextmanager
 def whole_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     """Give a folder to write files of these names in, which takes the place of ``path`` in the end, or not at all.
@@ -75,3 +81,19 @@ def _remove(folder: Path, names: Collection[str]) -> None:
     for name in (*names, *(f"{name}.partial" for name in names)):
         (folder / name).unlink(missing_ok=True)
     folder.rmdir()
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep others away from a folder, or raise BlockingIOError; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows, where there is no engine, and so nobody else
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)

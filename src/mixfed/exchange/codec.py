@@ -20,6 +20,7 @@ from .registry import MESSAGES
 from .shapes import MessageError, check
 
 _LENGTH, _WORD = struct.Struct("<Q"), 8
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _MOST_HEADER, _USUAL_HEADER = 1_000_000, 4_000
 _DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|u1", "|b1")}
 _NUMBERS = {float: struct.Struct("<d"), int: struct.Struct("<q"), bool: struct.Struct("<?7x")}
@@ -29,7 +30,7 @@ _NUMBER_NAMES = {kind.__name__: number for kind, number in _NUMBERS.items()}
 def encode(message: Any, mark: bytes = b"") -> bytes:
     """Turn a message into bytes, behind a mark."""
     values: list[Any] = []
-    header = json.dumps(_described(message, values), separators=(",", ":")).encode()
+    header = _ENCODER.encode(_described(message, values)).encode()
     header += b" " * (-len(header) % _WORD)  # numbers lie where processors like them
     return b"".join([mark, _LENGTH.pack(len(header)), header, *values])
 
@@ -50,13 +51,16 @@ def decode(
     ``copy=False``: then they are the bytes themselves, which nobody may change.
     """
     try:
-        header = header_of(content, mark)
-        begin = mark + _LENGTH.size + len(header)
+        (size,) = _LENGTH.unpack_from(content, mark)
+        header = mark + _LENGTH.size
+        begin = header + size
+        if size > _MOST_HEADER or begin > len(content):
+            raise MessageError(f"the header is said to have {size} bytes")
         if begin % _WORD and not copy:
             raise MessageError(f"numbers that begin at byte {begin}, not at a multiple of {_WORD}")
         values = bytearray(memoryview(content)[begin:]) if copy else memoryview(content)[begin:]
         reader = _Reader(values, kinds, only_finite)
-        message = reader.read((_parsed if len(header) < _USUAL_HEADER else json.loads)(header))
+        message = reader.read((_parsed if size < _USUAL_HEADER else json.loads)(content[header:begin]))
         if reader.place < len(values):
             raise MessageError(f"{len(values) - reader.place} bytes too many")
         if expected is not None:
@@ -66,15 +70,6 @@ def decode(
         if isinstance(error, MessageError):
             raise
         raise MessageError(f"not a message ({type(error).__name__})") from error
-
-
-def header_of(content: bytes, mark: int = 0) -> bytes:
-    """Give the header of a message behind a mark: the kinds, types and shapes of all that it holds."""
-    (size,) = _LENGTH.unpack_from(content, mark)
-    begin = mark + _LENGTH.size
-    if size > _MOST_HEADER or size > len(content) - begin:
-        raise MessageError(f"the header is said to have {size} bytes")
-    return content[begin : begin + size]
 
 
 _parsed = lru_cache(maxsize=64)(json.loads)

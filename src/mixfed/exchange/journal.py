@@ -36,9 +36,8 @@ class JournalPool:
     """A pool whose replies are kept in a file, and come from it as long as it has any."""
 
     def __init__(self, pool: Pool, path: Path, fingerprint: str, *, resume: bool) -> None:
-        self.pool = pool
-        self.path = path
-        self.traffic = copy.copy(pool.traffic)
+        self.pool, self.path = pool, path
+        self.dim, self.n_clients, self.traffic = pool.dim, pool.n_clients, copy.copy(pool.traffic)
         self._old = _read(path) if resume and path.exists() else []
         title = fingerprint.encode()
         if self._old and self._old[0] != title:
@@ -59,16 +58,6 @@ class JournalPool:
                 path.unlink(missing_ok=True)
                 raise
         self._file = path.open("ab")
-
-    @property
-    def dim(self) -> int:
-        """Number of features."""
-        return self.pool.dim
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients."""
-        return self.pool.n_clients
 
     @property
     def roster(self) -> Roster:

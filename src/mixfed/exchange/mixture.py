@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-import numpy as np
-
 from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
 from .base import AboutCandidates, Parts, Query
@@ -85,15 +83,14 @@ class MixtureNumbers(Parts):
 
     def named(self, k: int, width: int) -> MixtureReply:
         """Tell the numbers apart, for mixtures of k models with so many columns (w)."""
-        count = len(self.numbers)
-        shapes = (), (k,), (k,), (k,), (k, k), (k, width)
-        ends = np.cumsum([math.prod(shape) for shape in shapes])
-        *parts, gram = np.split(self.numbers, ends, axis=1)
-        likelihood, clients, rows, squares, overlap, score = (
-            part.reshape(count, *shape) for part, shape in zip(parts, shapes, strict=True)
-        )
-        curved = count if gram.shape[1] else 0
-        gram = gram[:curved].reshape(curved, k, width * (width + 1) // 2)
+        count, place, parts = len(self.numbers), 0, []
+        for shape in ((), (k,), (k,), (k,), (k, k), (k, width)):
+            end = place + math.prod(shape)
+            parts.append(self.numbers[:, place:end].reshape(count, *shape))
+            place = end
+        likelihood, clients, rows, squares, overlap, score = parts
+        curved = count if self.numbers.shape[1] > place else 0
+        gram = self.numbers[:curved, place:].reshape(curved, k, width * (width + 1) // 2)
         return MixtureReply(likelihood, clients, rows, squares, score, gram, overlap, self.missing)
 
 

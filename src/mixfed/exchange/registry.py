@@ -12,37 +12,15 @@ from .moments import Gram, GramSum, PairMoments, PairSum
 from .random_effects import LeaveOut, LeftOutSum, RandomEffects, RandomEffectsReply, RandomEffectsSums
 from .units import StandardUnits
 
-_QUERIES = (
-    ApplyMoment,
-    Census,
-    Descend,
-    RandomEffectsSums,
-    MixtureSums,
-    Gram,
-    LeaveOut,
-    LocalStep,
-    PairMoments,
-    LargestNorm,
-    Project,
-    LocalUpdate,
-    SplitMoments,
-    Batch,
-)
-_REPLIES = (
-    AnchorReplies,
-    BlockSum,
-    CensusSum,
-    RandomEffectsReply,
-    MixtureNumbers,
-    MixtureReply,
-    GramSum,
-    LeftOutSum,
-    ModelSum,
-    PairSum,
-    LargestNormSum,
-    BatchReply,
-    AnchorEquations,
-)
-_PARTS = (Candidates, FedAvg, FedProx, StandardUnits, Loss, Mixture, RandomEffects, Traffic)
-
-MESSAGES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_QUERIES, *_REPLIES, *_PARTS)}
+MESSAGES: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        *(ApplyMoment, BlockSum, Descend, AnchorReplies, Project, AnchorEquations),
+        *(Batch, BatchReply, Traffic, Loss, StandardUnits),
+        *(Census, CensusSum, LargestNorm, LargestNormSum),
+        *(LocalUpdate, ModelSum, Mixture, FedAvg, FedProx),
+        *(MixtureSums, MixtureNumbers, MixtureReply, Candidates, SplitMoments, LocalStep),
+        *(Gram, GramSum, PairMoments, PairSum),
+        *(RandomEffectsSums, RandomEffectsReply, RandomEffects, LeaveOut, LeftOutSum),
+    )
+}

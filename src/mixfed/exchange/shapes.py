@@ -54,7 +54,7 @@ def _checker(hint: Any) -> Checker:
     if kind is Any:
         return lambda value, sizes, bind, where: None
     if kind in (Union, types.UnionType):
-        return _union_checker(arguments)
+        return _union_checker([(_kind_of(option), _checker(option)) for option in arguments])
     element = typing.get_args(arguments[1])[0] if kind is np.ndarray else Any
     dtype = None if element is Any else np.dtype(element)
     item = _checker(arguments[0]) if kind is tuple else None
@@ -75,18 +75,19 @@ def _checker(hint: Any) -> Checker:
     return check_value
 
 
-def _union_checker(options: tuple[Any, ...]) -> Checker:
-    inner = [typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint for hint in options]
-    kinds = [typing.get_origin(hint) or hint for hint in inner]
-    checkers = [_checker(hint) for hint in options]
-
+def _union_checker(options: list[tuple[Any, Checker]]) -> Checker:
     def check_value(value: Any, sizes: dict[str, int], bind: bool, where: str) -> None:
-        for kind, checker in zip(kinds, checkers, strict=True):
+        for kind, checker in options:
             if _is_a(value, kind):
                 return checker(value, sizes, bind, where)
         raise MessageError(f"{where} is a {type(value).__name__}")
 
     return check_value
+
+
+def _kind_of(hint: Any) -> Any:
+    inner = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    return typing.get_origin(inner) or inner
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -112,19 +113,13 @@ class _Shape:
 
     def __init__(self, text: str) -> None:
         self.options = [[_Size(size) for size in option.split()] for option in text.split("|")]
-        self.usual = tuple(text.split("|")[0].split())
-        self.plain = len(self.options) == 1 and all(size.isalpha() for size in self.usual)
 
     def check(self, shape: tuple[int, ...], sizes: dict[str, int], bind: bool, where: str) -> None:
         """Refuse another shape."""
-        if shape == tuple(map(sizes.get, self.usual)):  # which is quick
-            return
-        if bind and self.plain and len(shape) == len(self.usual):  # and so is this
-            learned = map(sizes.setdefault, self.usual, shape)
-            if tuple(learned) == shape:
-                return
-        known = (option for option in self.options if all(size.letters <= sizes.keys() for size in option))
-        option = next(known, self.options[0])
+        option = self.options[0]
+        if len(self.options) > 1:
+            known = (some for some in self.options if all(size.letters <= sizes.keys() for size in some))
+            option = next(known, option)
         if len(shape) != len(option) or not all(map(_Size.fits, option, shape, repeat(sizes), repeat(bind))):
             raise MessageError(f"{where} has the shape {shape}, not ({', '.join(size.text for size in option)})")
 
@@ -141,8 +136,8 @@ class _Size:
 
     def fits(self, found: int, sizes: dict[str, int], bind: bool) -> bool:
         """Say whether this is the size, which may be learned just now."""
-        if not self.factors:
-            return True
+        if self.text in sizes or not self.factors:  # most are a letter that is known
+            return sizes.get(self.text, found) == found
         if bind and self.text.isalpha():
             sizes.setdefault(self.text, found)
         return self.letters <= sizes.keys() and (1 + self.halved) * found == math.prod(

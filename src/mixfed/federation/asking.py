@@ -2,16 +2,16 @@
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays import Bytes
 from ..exchange.base import Query, Traffic
 from ..exchange.shapes import MessageError
-from .messages import Answer, Ask, Enrol, Enrolled, check_answer, header_of, unpack
+from .messages import Answer, Ask, Enrol, Enrolled, check_answer, unpack
 from .plausibility import check_enrolled
 from .transport import Transport
 
@@ -43,42 +43,15 @@ class Exchange:
 
 
 @dataclass(frozen=True, eq=False)
-class SentQuery:
-    """A query, whoever is asked."""
-
-    query: Any
-    content: Bytes
-    """As it is sent."""
-    sizes: Mapping[str, int]
-    """What the letters in its shapes, and in those of its answer, stand for."""
-    fitting: set[tuple[int, bytes]] = field(default_factory=set)
-    """Headers of answers of so many single clients that were of the right types and shapes."""
-
-
-@dataclass(frozen=True, eq=False)
 class Question:
     """A question as it is put to a site."""
 
-    about: SentQuery
+    query: Any
+    sizes: Mapping[str, int]
+    """What the letters in the query's shapes, and in those of its answer, stand for."""
     ask: Ask
     content: bytes
-
-
-@dataclass
-class Attempts:
-    """What happens in one exchange."""
-
-    bytes_down: dict[str, int] = field(default_factory=dict)
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    dropped: list[tuple[str, str]] = field(default_factory=list)
-    count: int = 0
-    clients: int = 0
-    """That the answers are about."""
-
-    def down(self, messages: Mapping[str, bytes]) -> None:
-        """Count what is sent."""
-        for name, content in messages.items():
-            self.bytes_down[name] = self.bytes_down.get(name, 0) + len(content)
+    """As it is sent."""
 
 
 class Asking:
@@ -100,32 +73,37 @@ class Asking:
         self.transport, self.timeout, self.tries, self.pause = transport, timeout, tries, pause
         self.check_counts, self.watch = check_counts, watch
         self.traffic = Traffic()
-        self.bytes_down: dict[str, int] = {}
+        self.bytes_down: Counter[str] = Counter()
         """By site, over all exchanges."""
-        self.bytes_up: dict[str, int] = {}
+        self.bytes_up: Counter[str] = Counter()
 
     def answers(self, questions: Mapping[str, Question]) -> Iterator[tuple[str, Answer]]:
         """Put questions until each site has given an answer that can be believed, or was asked too often.
 
         Gives answers as they come, and in the end one for each site without any, with the last reason as a complaint.
         """
-        begun, said = time.perf_counter(), Attempts()
+        begun, attempts, clients = time.perf_counter(), 0, 0
+        down: Counter[str] = Counter()
+        up: Counter[str] = Counter()
+        dropped: list[tuple[str, str]] = []
         silent = dict.fromkeys(questions, "not asked")
-        while silent and said.count < self.tries:
-            if said.count:
-                time.sleep(min(self.pause * 2.0 ** (said.count - 1), _LONGEST_PAUSE))
-            said.count += 1
+        while silent and attempts < self.tries:
+            if attempts:
+                time.sleep(min(self.pause * 2.0 ** (attempts - 1), _LONGEST_PAUSE))
+            patience = self.timeout * _LATER if attempts else self.timeout
+            attempts += 1
             messages = {name: questions[name].content for name in silent}
-            said.down(messages)
-            patience = self.timeout if said.count == 1 else self.timeout * _LATER
+            down.update({name: len(content) for name, content in messages.items()})
             silent = dict.fromkeys(messages, f"no answer within {patience:g} s")
             for name, outcome in self.transport.send(messages, patience):
                 if name not in silent:
                     again = "another answer in the same exchange" if name in questions else "it was not asked"
-                    said.dropped.append((name, again))
+                    dropped.append((name, again))
                     continue
+                if isinstance(outcome, bytes):
+                    up[name] += len(outcome)
                 try:
-                    answer = self._heard(name, outcome, questions[name], said)
+                    answer = self._read(name, outcome, questions[name])
                 except MessageError as error:
                     silent[name] = str(error)
                     continue
@@ -134,25 +112,28 @@ class Asking:
                     continue
                 del silent[name]
                 if answer.complaint is not None:
-                    said.dropped.append((name, answer.complaint))
+                    dropped.append((name, answer.complaint))
                 else:
-                    said.clients += answer.clients
+                    clients += answer.clients
                 yield name, answer
-            said.dropped += silent.items()
-        tried = f"no answer in {said.count} tries"
+            dropped += silent.items()
+        tried = f"no answer in {attempts} tries"
         for name, why in silent.items():
             yield name, Answer("", -1, -1, None, tried if why.startswith("no answer within") else why)
-        self._count(said, questions, time.perf_counter() - begun)
+        self.traffic.add(Traffic(1, max(down.values(), default=0), max(up.values(), default=0)))
+        self.bytes_down.update(down)
+        self.bytes_up.update(up)
+        if self.watch is not None:
+            title = " / ".join(dict.fromkeys(_title(question.query) for question in questions.values()))
+            number, seconds = self.traffic.exchanges, time.perf_counter() - begun
+            sent = down.total(), up.total()
+            self.watch(Exchange(number, title, seconds, len(down), clients, attempts, *sent, tuple(dropped)))
 
-    def _heard(self, name: str, outcome: bytes | Exception, question: Question, said: Attempts) -> Answer:
+    def _read(self, name: str, outcome: bytes | Exception, question: Question) -> Answer:
+        """Read an answer, and believe it only if it can be true."""
         if isinstance(outcome, Exception):
             raise MessageError(" ".join(str(outcome).split()) or type(outcome).__name__)
-        said.bytes_up[name] = said.bytes_up.get(name, 0) + len(outcome)
-        return self._read(name, outcome, question)
-
-    def _read(self, name: str, content: bytes, question: Question) -> Answer:
-        """Read an answer, and believe it only if it can be true."""
-        ask, query, answer = question.ask, question.about.query, unpack(content, Answer)
+        ask, query, answer = question.ask, question.query, unpack(outcome, Answer)
         if answer.complaint is not None:  # which people will read
             answer = dataclasses.replace(answer, complaint=readable(answer.complaint))
         # A site that could not even see what it was asked has only a complaint.
@@ -167,39 +148,12 @@ class Asking:
             if answer.clients >= 0 and (isinstance(query, Enrol) or partly):
                 return dataclasses.replace(answer, content=None)
             raise MessageError(f"it says: {answer.complaint}")
-        # Messages with the same header have the same types and shapes.
-        asked = len(ask.who) if isinstance(ask.who, np.ndarray) else 0
-        look = asked, header_of(content)
-        if look not in question.about.fitting:
-            check_answer(answer.content, query, question.about.sizes, asked)
-            question.about.fitting.add(look)
+        check_answer(answer.content, query, question.sizes, len(ask.who) if isinstance(ask.who, np.ndarray) else 0)
         if isinstance(answer.content, Enrolled):
             check_enrolled(answer.content)
         else:
             self.check_counts(name, question, answer)
         return answer
-
-    def _count(self, said: Attempts, questions: Mapping[str, Question], seconds: float) -> None:
-        self.traffic.exchanges += 1
-        self.traffic.bytes_down += max(said.bytes_down.values(), default=0)
-        self.traffic.bytes_up += max(said.bytes_up.values(), default=0)
-        for total, own in ((self.bytes_down, said.bytes_down), (self.bytes_up, said.bytes_up)):
-            for name, count in own.items():
-                total[name] = total.get(name, 0) + count
-        if self.watch is not None:
-            self.watch(
-                Exchange(
-                    self.traffic.exchanges,
-                    " / ".join(dict.fromkeys(_title(question.about.query) for question in questions.values())),
-                    seconds,
-                    len(said.bytes_down),
-                    said.clients,
-                    said.count,
-                    sum(said.bytes_down.values()),
-                    sum(said.bytes_up.values()),
-                    tuple(said.dropped),
-                )
-            )
 
 
 def readable(text: str) -> str:

@@ -9,22 +9,20 @@ definite set of sites.
 
 import dataclasses
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from ..core.errors import MixfedError, PoolError
-from ..core.files import write_json, write_text
+from ..core.files import append_json, locked, write_json, write_text
 from ..core.names import EXCHANGES, JOURNAL, MODEL, RUN, TRACE
 from ..exchange.journal import JournalPool, OtherRunError, fingerprint
 from ..model.fit import Fit, Watcher
 from ..recipes import fit
 from ..tables.write import write_parquet
-from .asking import Exchange
 from .job import Job
 from .pool import FederatedPool, SitesLostError
 from .transport import Transport
@@ -36,41 +34,22 @@ _LOOK_AGAIN = 2.0
 def conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None = None) -> Fit:
     """Run a job, or go on with it, and leave the results in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        return _conduct(transport, job, folder, watch)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep others away from a run; the lock goes with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # on Windows, where there is no engine, and so nobody else
-        yield
-        return
-    lock = os.open(folder, os.O_RDONLY)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(folder, wait=False))
         except BlockingIOError:
             raise PoolError(f"another job is at work on the run {folder.name}: wait until it has ended") from None
-        yield
-    finally:
-        os.close(lock)
-
-
-def _conduct(transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> Fit:
-    (folder / "error.txt").unlink(missing_ok=True)
-    try:
-        return _Conduct(transport, job, folder, watch).fit()
-    except MixfedError as error:
-        _complain(folder, str(error))
-        raise
-    except (ArithmeticError, ValueError, TypeError, LookupError, AssertionError) as error:
-        # Sums that no check refused, and with which the mathematics failed: they would be no better the next time.
-        (folder / JOURNAL).unlink(missing_ok=True)
-        _complain(folder, failed(error))
-        raise
+        (folder / "error.txt").unlink(missing_ok=True)
+        try:
+            return _Conduct(transport, job, folder, watch).fit()
+        except MixfedError as error:
+            _complain(folder, str(error))
+            raise
+        except (ArithmeticError, ValueError, TypeError, LookupError, AssertionError) as error:
+            # Sums that no check refused, and with which the mathematics failed: they would be no better the next time.
+            (folder / JOURNAL).unlink(missing_ok=True)
+            _complain(folder, failed(error))
+            raise
 
 
 def failed(error: Exception) -> str:
@@ -86,17 +65,15 @@ def _complain(folder: Path, text: str) -> None:
 class _Conduct:
     def __init__(self, transport: Transport, job: Job, folder: Path, watch: Watcher | None) -> None:
         self.transport, self.job, self.folder, self.watch = transport, job, folder, watch
-        self.log = folder / EXCHANGES
 
     def fit(self) -> Fit:
         """Fit with the members of the run before, if there was one, else with all; without those who are lost."""
-        pool, resume = self._members_again()
+        pool = self._members_again()
+        resume = pool is not None
         lost: dict[str, str] = {}
         while True:
-            if pool is None:
-                pool = self._pool(lost)
             try:
-                return self._fit(pool, resume)
+                return self._fit(pool or self._pool(lost), resume)
             except SitesLostError as error:
                 self._note(f"{error}; the run begins anew with the others")
                 lost |= {name: f"it was lost: {reason}" for name, reason in error.lost.items()}
@@ -110,17 +87,10 @@ class _Conduct:
         write_json(self.folder / "members.json", {name: site.digest for name, site in pool.members.items()})
         for name, reason in pool.absent.items():
             self._note(f"{name} does not take part: {reason}")
-        title = fingerprint(pool, job.recipe, job.n_clusters, job.recipe_settings(), job.loss, job.seed)
+        settings = job.recipe_settings()
+        title = fingerprint(pool, job.recipe, job.n_clusters, settings, job.loss, job.seed)
         with JournalPool(pool, self.folder / JOURNAL, title, resume=resume) as kept:
-            found = fit(
-                kept,
-                pool.features,
-                job.n_clusters,
-                job.recipe_settings(),
-                loss=job.loss,
-                seed=job.seed,
-                watch=self.watch,
-            )
+            found = fit(kept, pool.features, job.n_clusters, settings, loss=job.loss, seed=job.seed, watch=self.watch)
             (self.folder / MODEL).unlink(missing_ok=True)
             write_parquet(self.folder / TRACE, found.columns())
             without = pool.conclude(json.dumps(found.model.to_dict()))
@@ -138,17 +108,17 @@ class _Conduct:
             timeout=job.timeout,
             tries=job.tries,
             min_share=job.min_share if min_share is None else min_share,
-            watch=self._write,
+            watch=lambda exchange: self._append(dataclasses.asdict(exchange)),
         )
 
-    def _members_again(self) -> tuple[FederatedPool | None, bool]:
+    def _members_again(self) -> FederatedPool | None:
         """Wait for the members of a run that was stopped; None if there was none, or they do not all come back."""
         try:
             members = json.loads((self.folder / "members.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return None, False
+            return None
         if not (self.folder / JOURNAL).exists() or not members or not isinstance(members, dict):
-            return None, False
+            return None
         deadline = time.monotonic() + self.job.patience
         while True:
             present = [name for name in members if name in self.transport.names]
@@ -157,16 +127,16 @@ class _Conduct:
                 pool = self._pool(others, min_share=0.0)
                 found = {name: site.digest for name, site in pool.members.items()}
                 if found == members:
-                    return pool, True
+                    return pool
                 changed = sorted(name for name in found if found[name] != members[name])
                 if changed:
                     self._note(f"the data of {', '.join(changed)} have changed; the run begins anew")
-                    return None, False
+                    return None
                 present = list(found)
             if time.monotonic() > deadline:
                 missing = sorted(set(members) - set(present))
                 self._note(f"{', '.join(missing)} did not come back; the run begins anew with the others")
-                return None, False
+                return None
             time.sleep(_LOOK_AGAIN)
 
     def _about(self, pool: FederatedPool, found: Fit) -> dict[str, Any]:
@@ -179,21 +149,11 @@ class _Conduct:
             }
             for name, site in pool.members.items()
         }
-        about = {
-            "version": __version__,
-            "id": pool.run,
-            "job": dataclasses.asdict(self.job),
-            "sites": sites,
-            "absent": pool.absent,
-        }
-        return about | found.scalars()
-
-    def _write(self, exchange: Exchange) -> None:
-        self._append(dataclasses.asdict(exchange))
+        about = {"version": __version__, "id": pool.run, "job": dataclasses.asdict(self.job), "sites": sites}
+        return about | {"absent": pool.absent} | found.scalars()
 
     def _note(self, text: str) -> None:
         self._append({"note": text})
 
     def _append(self, line: dict[str, Any]) -> None:
-        with self.log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), **line}) + "\n")
+        append_json(self.folder / EXCHANGES, {"time": time.time(), **line})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import SettingsError
 from ..families.base import loss_named
-from ..recipes.settings import AutoSettings, PaperSettings, auto_settings, check_keys, paper_settings
+from ..recipes.settings import AutoSettings, PaperSettings, auto_settings, paper_settings
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "n_clusters": (int, type(None)),
@@ -68,17 +66,3 @@ class Job:
     def roster(self) -> bool:
         """Whether clients are to be asked by their places."""
         return self.recipe == "paper" or self.settings.get("anchors") != "summed"
-
-    def to_json(self) -> str:
-        """Write down the job."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        """Read a job that was written down."""
-        try:
-            table = json.loads(text)
-            check_keys(table, [item.name for item in dataclasses.fields(cls)], "unknown key")
-            return cls(**table)
-        except (ValueError, TypeError) as error:
-            raise SettingsError(f"not a job of mixfed ({error})") from error

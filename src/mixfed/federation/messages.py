@@ -136,11 +136,6 @@ def unpack(content: bytes, kind: type[M]) -> M:
     return cast(M, codec.decode(content, _MESSAGES, kind, mark=_HEAD.size, only_finite=True, copy=False))
 
 
-def header_of(content: bytes) -> bytes:
-    """Give the header of a message that could be read: all about it but its numbers."""
-    return codec.header_of(content, _HEAD.size)
-
-
 def check_query(query: Any, columns: int) -> Mapping[str, int]:
     """See that a query can be answered by a site with so many columns (D).
 

@@ -5,7 +5,7 @@ sums is believed: see ``docs/privacy.md``.
 """
 
 import math
-from functools import cache, lru_cache, singledispatch
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..exchange.census import CensusSum, LargestNormSum
 from ..exchange.local_update import ModelSum
 from ..exchange.mixture import Candidates, LocalStep, MixtureNumbers, MixtureSums
 from ..exchange.moments import GramSum, PairSum
-from ..exchange.random_effects import LeftOutSum, RandomEffectsReply, RandomEffectsSums
+from ..exchange.random_effects import LeftOutSum, RandomEffectsReply
 from ..exchange.shapes import MessageError
 from .messages import Enrolled
 
@@ -56,71 +56,71 @@ def check_enrolled(site: Enrolled) -> None:
         raise MessageError("clients whose rows do not add up")
 
 
-@singledispatch
 def check_plausible(content: Any, query: Any, asked: Asked) -> None:
     """Refuse an answer to a query that cannot be true of those who were asked."""
+    clients, rows, any_rows = (asked.clients, asked.clients), asked.rows, (0, asked.rows[1])
+    match content:
+        case BatchReply():
+            for part, question in zip(content.parts, query.parts, strict=True):
+                check_plausible(part, question, asked)
+        case CensusSum():
+            _expect("rows", content.sizes, any_rows)
+            _expect("clients", content.counts, (0, asked.clients))
+            _expect("clients", content.n_clients, clients)
+            _expect("rows", content.n_rows, rows)
+            _check_ranges(content)
+        case LargestNormSum():
+            _expect("squares", content.peak, (0, np.inf))
+        case GramSum():  # in these units no number is larger than 1
+            _expect("squares", content.square, any_rows)
+            _expect_moments(content.gram, content.cross, np.array(content.square), rows[1])
+        case PairSum():
+            _expect("rows", content.rows, any_rows)
+            _expect_usual(content.moments)
+        case MixtureNumbers():
+            _check_mixture(content, query, asked)
+        case RandomEffectsReply():
+            _expect_parts("clients", content.clients, clients)
+            _expect_parts("rows", content.rows, rows)
+            # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
+            _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
+            _expect("squares", content.gram[..., _diagonal(query.width)], (0, np.inf))
+            _expect_usual(content.score, content.expected, content.observed, content.missing)
+        case LeftOutSum():
+            _expect("rows", content.rows, any_rows)
+            _expect("squares", content.squares, (0, np.inf))
+        case ModelSum():
+            _expect("rows", content.rows, rows)
+            _expect_parts("clients", content.clients, clients)
+            _expect_parts("rows", content.mass, rows)
+            if isinstance(query, LocalStep):  # in standard units
+                _expect("losses", content.loss / _sizes(query.mixture)[0], (0, asked.most))
+            _expect("losses", content.loss, (0, np.inf))
+        case BlockSum():
+            _expect("clients", content.clients, clients)
+        case AnchorEquations():
+            if not np.array_equal(content.rows, asked.sizes):
+                raise MessageError("clients with other rows than they have")
+            _expect("squares", content.square, (0, asked.most))
+            _expect_moments(content.gram, content.cross, content.square, asked.most)
+        case AnchorReplies():
+            _expect("sizes", content.size, (0, np.inf))
 
 
-@check_plausible.register
-def _(content: BatchReply, query: Any, asked: Asked) -> None:
-    for part, question in zip(content.parts, query.parts, strict=True):
-        check_plausible(part, question, asked)
-
-
-@check_plausible.register
-def _(content: CensusSum, query: Any, asked: Asked) -> None:
-    _expect("rows", content.sizes, (0, asked.rows[1]))
-    _expect("clients", content.counts, (0, asked.clients))
-    rows = content.n_rows
-    _expect("clients", content.n_clients, (asked.clients, asked.clients))
-    _expect("rows", rows, asked.rows)
+def _check_ranges(content: CensusSum) -> None:
     target = content.target_low, content.target_high
     _expect_usual(content.low, content.high, np.array(target))
     if (
         (np.diff(content.sizes) <= 0).any()
         or (content.counts < 1).any()
-        or _beyond(content.low, content.high, content.total, rows).any()
+        or _beyond(content.low, content.high, content.total, content.n_rows).any()
         or ((content.value < content.low) | (content.value > content.high))[content.constant_columns].any()
-        or _beyond(*target, content.target, rows)
+        or _beyond(*target, content.target, content.n_rows)
     ):
         raise MessageError("a census that cannot be")
 
 
-@check_plausible.register
-def _(content: GramSum, query: Any, asked: Asked) -> None:
-    # In these units no number is larger than 1.
-    _expect("squares", content.square, (0, asked.rows[1]))
-    _expect_moments(content.gram, content.cross, np.array(content.square), asked.rows[1])
-
-
-@check_plausible.register
-def _(content: PairSum, query: Any, asked: Asked) -> None:
-    _expect("rows", content.rows, (0, asked.rows[1]))
-    _expect_usual(content.moments)
-
-
-@check_plausible.register
-def _(content: BlockSum, query: Any, asked: Asked) -> None:
-    _expect("clients", content.clients, (asked.clients, asked.clients))
-
-
-@check_plausible.register
-def _(content: LargestNormSum, query: Any, asked: Asked) -> None:
-    _expect("squares", content.peak, (0, np.inf))
-
-
-@check_plausible.register
-def _(content: ModelSum, query: Any, asked: Asked) -> None:
-    _expect("rows", content.rows, asked.rows)
-    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
-    _expect_parts("rows", content.mass, asked.rows)
-    if isinstance(query, LocalStep):  # in standard units
-        _expect("losses", content.loss / _sizes(query.mixture)[0], (0, asked.most))
-    _expect("losses", content.loss, (0, np.inf))
-
-
-@check_plausible.register
-def _(content: MixtureNumbers, query: MixtureSums, asked: Asked) -> None:
+def _check_mixture(content: MixtureNumbers, query: MixtureSums, asked: Asked) -> None:
     k, width = query.candidates.theta.shape[1], query.units.width
     length = MixtureNumbers.length(k, width, query.curvature)
     if content.numbers.shape[1] != length:
@@ -132,35 +132,6 @@ def _(content: MixtureNumbers, query: MixtureSums, asked: Asked) -> None:
     _expect_likelihood(said.likelihood, said.rows, query.candidates.log_variance)
     if query.curvature and query.since is None:
         _expect_moments(said.gram, said.score, said.squares, asked.most)
-
-
-@check_plausible.register
-def _(content: RandomEffectsReply, query: RandomEffectsSums, asked: Asked) -> None:
-    _expect_parts("clients", content.clients, (asked.clients, asked.clients))
-    _expect_parts("rows", content.rows, asked.rows)
-    # Deviations add to the noise, so the bound of plain mixtures holds for these, too.
-    _expect_likelihood(content.likelihood, content.rows, query.candidates.log_variance)
-    _expect("squares", content.gram[..., _diagonal(query.width)], (0, np.inf))
-    _expect_usual(content.score, content.expected, content.observed, content.missing)
-
-
-@check_plausible.register
-def _(content: LeftOutSum, query: Any, asked: Asked) -> None:
-    _expect("rows", content.rows, (0, asked.rows[1]))
-    _expect("squares", content.squares, (0, np.inf))
-
-
-@check_plausible.register
-def _(content: AnchorEquations, query: Any, asked: Asked) -> None:
-    if not np.array_equal(content.rows, asked.sizes):
-        raise MessageError("clients with other rows than they have")
-    _expect("squares", content.square, (0, asked.most))
-    _expect_moments(content.gram, content.cross, content.square, asked.most)
-
-
-@check_plausible.register
-def _(content: AnchorReplies, query: Any, asked: Asked) -> None:
-    _expect("sizes", content.size, (0, np.inf))
 
 
 def _beyond(low: Any, high: Any, total: Any, rows: float) -> Any:

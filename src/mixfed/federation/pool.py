@@ -26,17 +26,8 @@ from ..core.errors import DataError, PoolError, SettingsError
 from ..exchange.base import PerClient, Query, R, S, T
 from ..exchange.pool import Roster, Sample, Who, joined
 from ..exchange.shapes import MessageError, finite
-from .asking import Asking, Exchange, Question, SentQuery, readable
-from .messages import (
-    Answer,
-    Ask,
-    Conclude,
-    Enrol,
-    Enrolled,
-    check_query,
-    pack,
-    pack_query,
-)
+from .asking import Asking, Exchange, Question, readable
+from .messages import Answer, Ask, Conclude, Enrol, Enrolled, check_query, pack, pack_query
 from .plausibility import Asked, check_plausible
 from .transport import Transport
 
@@ -77,59 +68,41 @@ class FederatedPool:
         self.traffic = self.asking.traffic
         self.absent = dict(absent or {})
         """Sites that do not take part, and why."""
-        self._members: dict[str, Enrolled] = {}
+        self.members: dict[str, Enrolled] = {}
+        """The sites that take part, in the order of their names, and what they said of themselves."""
         self._small: set[Sample] = set()
-        self._about: SentQuery | None = None
-        """The last that was sent: many sites may be asked the same."""
+        self._last: Question | None = None
+        """What was asked last: many sites may be asked the same."""
         known = list(transport.names)
         self._intercept = intercept
         self._enrol(sorted(name for name in known if name not in self.absent), Enrol(roster))
-        if len(self._members) < max(1, math.ceil(min_share * len(known) - 1e-9)):
-            count, reasons = f"{len(self._members)} of {len(known)}", _list(self.absent)
+        if len(self.members) < max(1, math.ceil(min_share * len(known) - 1e-9)):
+            count, reasons = f"{len(self.members)} of {len(known)}", _list(self.absent)
             raise PoolError(f"{count} sites take part, at least {min_share:.0%} must ({reasons})")
+        sites = self.members.values()
+        self.features = next(iter(sites)).features
+        """The names of the features, the intercept, if any, as the last."""
+        self.dim = len(self.features)
+        self.n_clients = sum(site.clients for site in sites)
+        self.n_rows = sum(site.rows for site in sites)
 
     # ---------------------------------------------------------------- who is there
 
     @property
-    def members(self) -> Mapping[str, Enrolled]:
-        """The sites that take part, in the order of their names, and what they said of themselves."""
-        return self._members
-
-    @cached_property
-    def features(self) -> tuple[str, ...]:
-        """The names of the features, the intercept, if any, as the last."""
-        return next(iter(self._members.values())).features
-
-    @property
-    def dim(self) -> int:
-        """Number of features."""
-        return len(self.features)
-
-    @property
     def digest(self) -> str:
         """Says whose rows these are."""
-        return repr([(name, site.digest) for name, site in self._members.items()])
-
-    @cached_property
-    def n_clients(self) -> int:
-        """Number of clients."""
-        return sum(site.clients for site in self._members.values())
-
-    @cached_property
-    def n_rows(self) -> int:
-        """Number of rows of all clients."""
-        return sum(site.rows for site in self._members.values())
+        return repr([(name, site.digest) for name, site in self.members.items()])
 
     @cached_property
     def roster(self) -> Roster:
         """The clients that may be asked by their places, site by site."""
-        sites = self._members.values()
+        sites = self.members.values()
         return Roster(np.concatenate([site.keys for site in sites]), np.concatenate([site.sizes for site in sites]))
 
     @cached_property
     def _edges(self) -> Ints:
         """The clients of member i have the places edges[i]:edges[i + 1] of the roster."""
-        counts = [len(site.keys) for site in self._members.values()]
+        counts = [len(site.keys) for site in self.members.values()]
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def _enrol(self, names: list[str], query: Enrol) -> None:
@@ -141,11 +114,10 @@ class FederatedPool:
         usual = max(features, key=features.count, default=())
         for name in said:
             if said[name].features == usual:
-                self._members[name] = said[name]
+                self.members[name] = said[name]
             else:
-                self.absent[name] = readable(
-                    f"its features are {', '.join(said[name].features)}, not {', '.join(usual)}"
-                )
+                others = f"its features are {', '.join(said[name].features)}, not {', '.join(usual)}"
+                self.absent[name] = readable(others)
 
     # ---------------------------------------------------------------- exchanges
 
@@ -169,11 +141,10 @@ class FederatedPool:
         for answer in self._exchange(query, who):
             if answer.complaint is not None:
                 refused |= answer.clients > 0
+            elif total is None:
+                total = copy.deepcopy(answer.content)  # to which the others are added
             else:
-                if total is None:
-                    total = copy.deepcopy(answer.content)  # to which the others are added
-                else:
-                    total += answer.content
+                total += answer.content
         return total, refused
 
     def ask_each(self, query: PerClient[R], who: Array) -> R:
@@ -186,24 +157,25 @@ class FederatedPool:
 
     def conclude(self, model: str) -> dict[str, str]:
         """Give all members the model (the content of ``model.json``). Gives those who did not take it, and why."""
-        answers = self.asking.answers(dict.fromkeys(self._members, self._question(Conclude(model))))
+        answers = self.asking.answers(dict.fromkeys(self.members, self._question(Conclude(model))))
         return {name: answer.complaint for name, answer in answers if answer.complaint is not None}
 
     def _question(self, query: Any, who: Ints | Sample | None = None) -> Question:
-        if self._about is None or self._about.query is not query:
+        if self._last is not None and self._last.query is query:
+            sizes, content = self._last.sizes, self._last.ask.content
+        else:
             sizes = check_query(query, self.dim) if isinstance(query, Query | PerClient) else {}
-            self._about = SentQuery(query, pack_query(query), sizes)
-        ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, self._about.content, who)
-        return Question(self._about, ask, pack(ask))
+            content = pack_query(query)
+        ask = Ask(self.run, self.traffic.exchanges + 1, self._intercept, content, who)
+        self._last = Question(query, sizes, ask, pack(ask))
+        return self._last
 
     def _split(self, who: Array) -> dict[str, tuple[Array, Ints]]:
         """Say for each member with anybody of ``who`` (c,) which of them these are, and at which of its places."""
         home = np.searchsorted(self._edges, who, side="right") - 1
-        names, order = list(self._members), np.argsort(home, kind="stable")
+        names, order = list(self.members), np.argsort(home, kind="stable")
         parts: dict[str, tuple[Array, Ints]] = {}
-        if len(order) == 0:
-            return parts
-        for which in np.split(order, np.flatnonzero(np.diff(home[order])) + 1):
+        for which in np.split(order, np.flatnonzero(np.diff(home[order])) + 1) if len(order) else ():
             place = home[which[0]]
             parts[names[place]] = which, (who[which] - self._edges[place]).astype(np.int64)
         return parts
@@ -216,41 +188,35 @@ class FederatedPool:
         if not finite(query):
             raise DataError("the numbers of the fit are no longer finite: some site's sums cannot be right")
         if who is None or isinstance(who, Sample):
-            questions = dict.fromkeys(self._members, self._question(query, who))
+            questions = dict.fromkeys(self.members, self._question(query, who))
         else:
             questions = {
                 name: self._question(query.part(which) if isinstance(query, PerClient) else query, places)
                 for name, (which, places) in self._split(np.asarray(who)).items()
             }
-        early: dict[str | None, Answer] = {}
+        early: dict[str, Answer] = {}
         lost: dict[str, str] = {}
-        turns = iter(questions)
-        turn = next(turns, None)
+        turns = list(reversed(questions))
         for name, answer in self.asking.answers(questions):
             if answer.clients < 0 and answer.complaint is not None:
                 lost[name] = answer.complaint
                 continue
             early[name] = answer
-            while turn in early:
-                yield early.pop(turn)
-                turn = next(turns, None)
+            while turns and turns[-1] in early:
+                yield early.pop(turns.pop())
         if lost:
             raise SitesLostError(lost)
 
     def _check_counts(self, name: str, question: Question, answer: Answer) -> None:
         """See that an answer is about as many clients and rows as there can be."""
-        site, ask = self._members[name], question.ask
-        clients, rows = (site.clients, site.clients), (site.rows, site.rows)
-        sizes = _NONE
-        if isinstance(ask.who, Sample):
-            clients, rows = (0, site.clients), (0, site.rows)
-        elif ask.who is not None:
-            sizes = site.sizes[ask.who]
-            total = int(sizes.sum())
-            clients, rows = (len(sizes), len(sizes)), (total, total)
-        if not clients[0] <= answer.clients <= clients[1]:
-            raise MessageError(f"an answer about {answer.clients} clients, when {clients[1]} were asked")
-        check_plausible(answer.content, question.about.query, Asked(answer.clients, rows, sizes, self.n_rows))
+        site, who = self.members[name], question.ask.who
+        sizes = site.sizes[who] if isinstance(who, np.ndarray) else _NONE
+        clients, rows = (len(sizes), int(sizes.sum())) if isinstance(who, np.ndarray) else (site.clients, site.rows)
+        least = (0, 0) if isinstance(who, Sample) else (clients, rows)
+        if not least[0] <= answer.clients <= clients:
+            raise MessageError(f"an answer about {answer.clients} clients, when {clients} were asked")
+        asked = Asked(answer.clients, (least[1], rows), sizes, self.n_rows)
+        check_plausible(answer.content, question.query, asked)
 
 
 def _list(reasons: Mapping[str, str]) -> str:

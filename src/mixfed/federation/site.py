@@ -76,30 +76,22 @@ class Site:
 
     def _answer(self, content: bytes) -> Answer:
         run, exchange, kind = "", -1, "unreadable"
+        clients, found, complaint = -1, None, None
         try:
             ask = _read(content)
             run, exchange, kind = ask.run, ask.exchange, type(ask.query).__name__
             clients, found = self._reply(ask)
-            answer = Answer(run, exchange, clients, found)
         except RefusalError as refusal:
-            answer = Answer(run, exchange, refusal.clients, None, str(refusal))
+            clients, complaint = refusal.clients, str(refusal)
         except MixfedError as error:
-            answer = Answer(run, exchange, -1, None, str(error))
+            complaint = str(error)
         except Exception as error:  # a site must outlive any question, and its owner wants to know of it
             _log.exception("a question (%s) cannot be answered", kind)
-            answer = Answer(run, exchange, -1, None, f"the question cannot be answered ({type(error).__name__})")
+            complaint = f"the question cannot be answered ({type(error).__name__})"
         if self.log is not None:
-            self.log(
-                {
-                    "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                    "run": run,
-                    "exchange": exchange,
-                    "question": kind,
-                    "clients": answer.clients,
-                    "complaint": answer.complaint,
-                }
-            )
-        return answer
+            asked = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "run": run, "exchange": exchange, "question": kind}
+            self.log(asked | {"clients": clients, "complaint": complaint})
+        return Answer(run, exchange, clients, found, complaint)
 
     def _reply(self, ask: Ask) -> tuple[int, Any]:
         """Give the number of clients that are asked, and what they say."""
@@ -108,7 +100,9 @@ class Site:
             return self._enrol(ask, pool)
         if isinstance(ask.query, Conclude):
             return self._conclude(ask.query)
-        clients = self._count(ask, pool)
+        if isinstance(ask.who, np.ndarray):
+            self.rules.check_places(ask.run, ask.who)
+        clients = len(ask.who) if isinstance(ask.who, np.ndarray) else pool.asked(ask.who).n_clients
         check_asked(ask.query, check_query(ask.query, pool.dim), clients)
         if isinstance(ask.query, PerClient):
             if self.anchors == "summed" or not isinstance(ask.who, np.ndarray):
@@ -121,7 +115,9 @@ class Site:
 
     def _pool(self, intercept: bool) -> LocalPool:
         if intercept not in self._pools:
-            self._pools[intercept] = LocalPool(_with_intercept(self.clients, intercept))
+            names = self.clients.features[: self.clients.dim - self.clients.intercept]
+            clients = dataclasses.replace(self.clients, features=with_intercept(names, intercept))
+            self._pools[intercept] = LocalPool(clients)
         return self._pools[intercept]
 
     def _enrol(self, ask: Ask, pool: LocalPool) -> tuple[int, Enrolled]:
@@ -151,13 +147,6 @@ class Site:
         hidden = (hashlib.blake2b(key, key=self.secret, digest_size=8).digest() for key in keys)
         return np.frombuffer(b"".join(hidden), np.uint64)
 
-    def _count(self, ask: Ask, pool: LocalPool) -> int:
-        """Give the number of clients that are asked."""
-        if isinstance(ask.who, np.ndarray):
-            self.rules.check_places(ask.run, ask.who)
-            return len(ask.who)
-        return pool.asked(ask.who).n_clients if isinstance(ask.who, Sample) else pool.n_clients
-
     def _conclude(self, query: Conclude) -> tuple[int, Concluded]:
         if self.out is not None:
             client, target = self.columns
@@ -169,11 +158,6 @@ class Site:
             write_parquet(self.out / CLIENTS, model.assign(clients).columns())
             model.save(self.out / MODEL)
         return self.clients.n_clients, Concluded(self.clients.n_clients)
-
-
-def _with_intercept(clients: ClientData, intercept: bool) -> ClientData:
-    names = clients.features[: len(clients.features) - clients.intercept]
-    return dataclasses.replace(clients, features=with_intercept(names, intercept))
 
 
 @lru_cache(maxsize=1)

@@ -2,17 +2,18 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import secrets
 import tempfile
 import tomllib
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from ..clients.store import Store, open_clients
 from ..core.errors import SettingsError
+from ..core.files import append_json
 from ..recipes.settings import AnchorsName, check_keys
 from .site import Site
 
@@ -49,7 +50,7 @@ def open_site(path: Path) -> Site:
         secret=secret,
         out=out,
         columns=columns,
-        log=lambda line: _append(out / "questions.jsonl", line),
+        log=partial(append_json, out / "questions.jsonl"),
     )
 
 
@@ -93,8 +94,3 @@ def _secret(path: Path) -> bytes:
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise SettingsError(f"{path}: the secret is damaged: delete it, and clients get new pseudonyms")
     return bytes.fromhex(text)
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from mixfed.cli import app
 from mixfed.core.errors import SettingsError

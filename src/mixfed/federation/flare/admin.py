@@ -1,4 +1,4 @@
-"""The administrator's desk: what is there, what runs; submitting a run, following it, fetching what came of it."""
+"""The administrator at the server: what is there, what runs; submitting a run, following it, fetching its result."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
@@ -44,19 +43,6 @@ class Submitted:
     status: str
     submitted: str
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.status.startswith("FINISHED") or self.status == CUT_OFF
-
-
-class _Asking(Enum):
-    """Whether a job can be asked how far it is."""
-
-    BEFORE = 0
-    DURING = 1
-    AFTER = 2
-
 
 def _starting(done: int) -> Progress:
     """Say that the engine is at work: it takes some seconds before a run begins."""
@@ -75,10 +61,13 @@ class AdminSession:
         # What matters of what the engine says is raised.
         self._logging = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
-        kit, wait = self.kit, _CONNECTING
         try:
             self._session = self._call(
-                lambda: new_secure_session(kit.name, str(kit.path), timeout=wait, auto_login_max_tries=1)
+                new_secure_session,
+                self.kit.name,
+                str(self.kit.path),
+                timeout=_CONNECTING,
+                auto_login_max_tries=1,
             )
         except BaseException:
             logging.disable(self._logging)
@@ -115,17 +104,19 @@ class AdminSession:
         run = dataclasses.replace(run, present=tuple(self.sites()))
         if not run.present:
             raise PoolError("no site is connected to the server: start them with `mixfed federate up`")
-        run.save(_place(self.kit, run.name))
+        run.save(run_file(self.kit, run.name))
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / run.name
             write_job(folder, run)
-            identity: str = self._call(lambda: self._session.submit_job(str(folder)))
+            identity: str = self._call(self._session.submit_job, str(folder))
         return identity
 
     def latest(self, run: NamedJob) -> str | None:
         """Give the identity of the last job for a run, if it is still at work or has done it."""
         job = next((job for job in reversed(self.jobs()) if job.run == run.name), None)
-        return None if job is None or (job.ended and job.status != DONE) else job.identity
+        if job is None or job.status == CUT_OFF or (job.status.startswith("FINISHED") and job.status != DONE):
+            return None
+        return job.identity
 
     def go_on(self, run: NamedJob) -> str:
         """Have the server go on with a run as soon as the sites that it began with are back, or it has waited."""
@@ -135,36 +126,42 @@ class AdminSession:
         return self.submit(run)
 
     def follow(self, job: str, watch: Watcher) -> str:
-        """Wait until a job has ended, tell of its rounds as they end, and give its status."""
-        seen, asking, start = 0, _Asking.BEFORE, self.server_start()
+        """Wait until a job has ended, tell of its rounds as they end, and give its status; Ctrl-C stops it, too."""
+        try:
+            return self._follow(job, watch)
+        except KeyboardInterrupt:
+            self.abort(job)  # the run can go on later
+            raise
+
+    def _follow(self, job: str, watch: Watcher) -> str:
+        # A job can be asked from when its run begins until it ends, and the server logs every question in vain.
+        seen, begun, ended, start = 0, False, False, self.server_start()
         watch(_starting(0))
         while True:
-            status: str | None = self._call(lambda: self._session.get_job_status(job))
+            status: str | None = self._call(self._session.get_job_status, job)
             if status is None or status.startswith("FINISHED"):
                 return status or "unknown"
-            # A job can be asked from when its run begins until it ends, and the server logs every question in vain.
-            rounds = self._rounds(job, seen) if asking is not _Asking.AFTER else None
-            if rounds is not None:
-                if asking is _Asking.BEFORE:
-                    watch(_starting(1))
-                asking = _Asking.DURING
-            elif asking is _Asking.DURING:
-                asking = _Asking.AFTER
-            elif self.server_start() != start:  # which does not know that it has lost the job
-                raise PoolError(f"the server at {self.kit.address} was started anew")
+            rounds = None if ended else self._rounds(job, seen)
+            if rounds is None:
+                ended = begun
+                if self.server_start() != start:  # which does not know that it has lost the job
+                    raise PoolError(f"the server at {self.kit.address} was started anew")
+            elif not begun:
+                watch(_starting(1))
+                begun = True
             for phase, round_, of, note in rounds or ():
                 watch(Progress(phase, round_, of, SimpleNamespace(note=note)))
                 seen += 1
-            time.sleep(_POLL if asking is _Asking.DURING else 2 * _POLL)
+            time.sleep(_POLL if begun and not ended else 2 * _POLL)
 
     def abort(self, job: str) -> None:
-        """Have the server stop a job; the run can go on later."""
-        self._call(lambda: self._session.abort_job(job))
+        """Have the server stop a job."""
+        self._call(self._session.abort_job, job)
 
     def fetch(self, job: str, out: Path) -> None:
         """Get the result of a job that has ended, or raise what went wrong."""
         with tempfile.TemporaryDirectory() as scratch:
-            found = Path(self._call(lambda: self._session.download_job_result(job, scratch))) / "workspace" / RESULT
+            found = Path(self._call(self._session.download_job_result, job, scratch)) / "workspace" / RESULT
             if (found / FAILURE).exists():
                 failure = json.loads((found / FAILURE).read_text(encoding="utf-8"))
                 raise (PoolError if failure["passing"] else MixfedError)(failure["reason"])
@@ -178,7 +175,7 @@ class AdminSession:
 
     def _reason(self, job: str) -> str:
         """Say why a job never came to its run, as far as the engine does."""
-        about = self._call(lambda: self._session.get_job_meta(job))
+        about = self._call(self._session.get_job_meta, job)
         refused = [text for text in about.get("job_deploy_detail", []) if not text.endswith(": OK")]
         return "; ".join(refused) or "the logs of the server and of the sites say why"
 
@@ -188,13 +185,13 @@ class AdminSession:
             return list(self._session.do_app_command(job, PROGRESS, {"seen": seen})["rounds"])
         return None
 
-    def _call(self, function: Callable[[], T]) -> T:
+    def _call(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
         """Call the engine, and say in one line what went wrong."""
         from nvflare.fuel.flare_api import api_spec
 
         try:
             with _nothing_printed():
-                return function()
+                return function(*arguments, **more)
         except (api_spec.NoConnection, api_spec.SessionClosed, ConnectionError) as error:
             raise PoolError(f"the server at {self.kit.address} does not answer ({error})") from None
         except (api_spec.AuthenticationError, api_spec.AuthorizationError) as error:
@@ -223,9 +220,8 @@ class Result:
     def scalars(self) -> dict[str, Any]:
         """Give what ``--json`` says of a federated run."""
         more = {name: self.about[name] for name in ("sites", "absent", "without_model")}
-        return (
-            self.fit.model.scalars() | self.fit.scalars() | more | {"seconds_per_exchange": self.seconds_per_exchange}
-        )
+        more["seconds_per_exchange"] = self.seconds_per_exchange
+        return self.fit.model.scalars() | self.fit.scalars() | more
 
 
 def read_result(folder: Path) -> Result:
@@ -245,7 +241,7 @@ def new_run(kit: Kit, name: str | None, job: Job) -> NamedJob:
     name = name if name is not None else time.strftime("run-%Y%m%d-%H%M%S")
     if not NAME.fullmatch(name):
         raise SettingsError(f"--run {name}: {NAME_RULE}")
-    if _place(kit, name).exists():
+    if run_file(kit, name).exists():
         raise SettingsError(f"--run {name}: there is a run of this name: resume it, or give another name")
     return NamedJob(name, job, kit.sites())
 
@@ -253,20 +249,16 @@ def new_run(kit: Kit, name: str | None, job: Job) -> NamedJob:
 def old_run(kit: Kit, name: str | None) -> NamedJob:
     """Find a run that was submitted with this kit, by default the last."""
     runs = sorted((kit.path / RUNS).glob("*.json"), key=lambda path: path.stat().st_mtime)
-    known = {path.stem: path for path in runs}
+    known = [path.stem for path in runs]
     if not known:
         raise SettingsError(f"{kit.path}: no run was submitted with this kit")
     if name is not None and name not in known:
         raise SettingsError(f"--run {name}: there is no such run; there are {', '.join(known)}")
-    return NamedJob.load(known[name] if name is not None else runs[-1])
+    return NamedJob.load(run_file(kit, name if name is not None else known[-1]))
 
 
-def is_recorded(kit: Kit, run: NamedJob) -> bool:
-    """Say whether a run was submitted with this kit."""
-    return _place(kit, run.name).exists()
-
-
-def _place(kit: Kit, run: str) -> Path:
+def run_file(kit: Kit, run: str) -> Path:
+    """Give the file of a run in an administrator's kit: it is there once the run was submitted."""
     return kit.path / RUNS / f"{run}.json"
 
 

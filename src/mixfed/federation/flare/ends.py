@@ -95,13 +95,21 @@ class Conductor:
         run = read_job(Path(workspace.get_app_config_dir(identity)))
         folder = Path(workspace.get_root_dir()) / RUNS / run.name
         folder.mkdir(parents=True, exist_ok=True)
-        log = _ProgressLog()
-        context.get_engine().register_app_command(PROGRESS, log.report)
+        rounds: list[tuple[str, int, int, str]] = []
+
+        def watch(event: Progress) -> None:
+            rounds.append((event.phase, event.round, event.rounds, event.info.note))
+
+        def report(topic: str, data: dict[str, int] | None, context: object) -> dict[str, Any]:
+            """Give the administrator, who asks how far the run is, the rounds after those that were ``seen``."""
+            return {"rounds": rounds[(data or {}).get("seen", 0) :]}
+
+        context.get_engine().register_app_command(PROGRESS, report)
         # What the administrator can download is the folder of the job.
         result = Path(workspace.get_run_dir(identity)) / RESULT
         result.mkdir()
         try:
-            conduct(CollabTransport(run.sites), run.job, folder, log.add)
+            conduct(CollabTransport(run.sites), run.job, folder, watch)
         except Exception as error:
             reason = str(error) if isinstance(error, MixfedError) else failed(error)
             failure = {"reason": reason, "passing": isinstance(error, PoolError)}
@@ -109,18 +117,3 @@ class Conductor:
             raise
         for name in RESULTS:
             shutil.copy(folder / name, result)
-
-
-class _ProgressLog:
-    """How far a run is, for the administrator who asks."""
-
-    def __init__(self) -> None:
-        self._rounds: list[tuple[str, int, int, str]] = []
-
-    def add(self, event: Progress) -> None:
-        """Note that a round has ended."""
-        self._rounds.append((event.phase, event.round, event.rounds, event.info.note))
-
-    def report(self, topic: str, data: dict[str, int] | None, context: object) -> dict[str, Any]:
-        """Give the rounds after those that were ``seen``."""
-        return {"rounds": self._rounds[(data or {}).get("seen", 0) :]}

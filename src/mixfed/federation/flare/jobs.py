@@ -6,6 +6,7 @@ The files name classes that the parties have installed: the engine's two ends of
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from ...core.errors import SettingsError
 from ...core.files import write_json
 from ...core.names import EXCHANGES, MODEL, RUN, TRACE
+from ...recipes.settings import check_keys
 from ..job import Job
 
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
@@ -48,7 +50,7 @@ class NamedJob:
     def save(self, path: Path) -> None:
         """Write it down."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        job = json.loads(self.job.to_json())
+        job = dataclasses.asdict(self.job)
         write_json(path, {"run": self.name, "sites": self.sites, "present": self.present, "job": job})
 
     @classmethod
@@ -56,18 +58,18 @@ class NamedJob:
         """Read what `save` wrote."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            job = Job.from_json(json.dumps(content["job"]))
-            return cls(content["run"], job, tuple(content["sites"]), tuple(content["present"]))
+            check_keys(content["job"], [item.name for item in dataclasses.fields(Job)], "unknown key")
+            return cls(content["run"], Job(**content["job"]), tuple(content["sites"]), tuple(content["present"]))
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise SettingsError(f"{path}: not a run of mixfed ({error})") from None
 
 
 def write_job(folder: Path, run: NamedJob) -> None:
     """Write the job for a run with the sites that are present, to be submitted."""
-    components = {CONDUCTOR: "conductor", ANSWERER: "answerer"}
-    parts = {path: [{"id": name, "path": path, "args": {}}] for path, name in components.items()}
-    controller = {"id": "controller", "path": CONTROLLER, "args": {"server_obj_id": components[CONDUCTOR]}}
-    executor = {"path": EXECUTOR, "args": {"client_obj_id": components[ANSWERER]}}
+    conductor = {"id": "conductor", "path": CONDUCTOR, "args": {}}
+    answerer = {"id": "answerer", "path": ANSWERER, "args": {}}
+    controller = {"id": "controller", "path": CONTROLLER, "args": {"server_obj_id": conductor["id"]}}
+    executor = {"tasks": ["*"], "executor": {"path": EXECUTOR, "args": {"client_obj_id": answerer["id"]}}}
     files: dict[str, dict[str, Any]] = {
         "meta.json": {
             "name": run.name,
@@ -75,11 +77,8 @@ def write_job(folder: Path, run: NamedJob) -> None:
             "min_clients": 1,  # how many sites are enough is for the run to say
             "deploy_map": {"server": ["server"], "site": list(run.present)},
         },
-        "server/config/config_fed_server.json": {"workflows": [controller], "components": parts[CONDUCTOR]},
-        "site/config/config_fed_client.json": {
-            "executors": [{"tasks": ["*"], "executor": executor}],
-            "components": parts[ANSWERER],
-        },
+        "server/config/config_fed_server.json": {"workflows": [controller], "components": [conductor]},
+        "site/config/config_fed_client.json": {"executors": [executor], "components": [answerer]},
     }
     for name, content in files.items():
         path = folder / name

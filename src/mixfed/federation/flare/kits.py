@@ -98,16 +98,12 @@ def open_kit(path: Path, *roles: Role) -> Kit:
     path = path.resolve()
     for role, file in _STARTUP.items():
         if (path / "startup" / file).is_file():
-            kit = Kit(path, role, "server")
-            if role is Role.SITE:
-                kit = Kit(path, role, kit.startup()["client"]["fqsn"])
-            elif role is Role.ADMIN:
-                kit = Kit(path, role, kit.startup()["admin"]["username"])
             if roles and role not in roles:
-                raise SettingsError(
-                    f"{path}: this is the kit of {_a(role)}: give that of {' or '.join(map(_a, roles))}"
-                )
-            return kit
+                wanted = " or ".join(map(_a, roles))
+                raise SettingsError(f"{path}: this is the kit of {_a(role)}: give that of {wanted}")
+            start = _read(path / "startup" / file)
+            names = {Role.SITE: ("client", "fqsn"), Role.ADMIN: ("admin", "username")}
+            return Kit(path, role, start[names[role][0]][names[role][1]] if role in names else "server")
     raise SettingsError(f"{path}: this is not a kit of `mixfed federate init`")
 
 
@@ -125,19 +121,9 @@ def provision(
 ) -> list[Kit]:
     """Make the kits of a server, of sites and of an administrator, each in a folder of its own.
 
-    Parameters
-    ----------
-    folder
-        Where to put them; new or empty.
-    sites
-        The names of the sites.
-    host
-        The name or address under which the sites reach the server. With one of this machine's own (localhost) the
-        server listens on the loopback interface only.
-    port
-        The one port that the server listens on.
-    days
-        How long the certificates last.
+    The folder is new or empty. ``host`` is the name or address under which the sites reach the server, on its one
+    ``port``: with one of this machine's own (localhost) the server listens on the loopback interface only. The
+    certificates last so many ``days``.
     """
     _check(folder, sites, host, port, days)
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,7 +156,8 @@ def settle(kit: Kit) -> None:
     path = kit.path / "local" / "resources.json"
     resources = _read(path)
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.path / "state" / "snapshots")
-    _component(resources, "job_manager")["args"]["uri_root"] = str(kit.path / "state" / "jobs")
+    manager = next(part for part in resources["components"] if part["id"] == "job_manager")
+    manager["args"]["uri_root"] = str(kit.path / "state" / "jobs")
     write_json(path, resources)
 
 
@@ -198,19 +185,13 @@ def _check(folder: Path, sites: Sequence[str], host: str, port: int, days: int) 
 def _project(sites: Sequence[str], host: str, port: int, days: int) -> dict[str, Any]:
     """Describe the federation as the engine's provisioning wants it."""
     party = {"org": ORGANISATION}
+    server = {"name": "server", "type": "server", "default_host": host, "fed_learn_port": port, "admin_port": port}
     return {
         "api_version": 3,
         "name": ORGANISATION,
         "description": "a mixfed federation",
         "participants": [
-            {
-                "name": "server",
-                "type": "server",
-                "default_host": host,
-                "fed_learn_port": port,
-                "admin_port": port,
-                **party,
-            },
+            server | party,
             *({"name": name, "type": "client", **party} for name in sites),
             {"name": _ADMIN, "type": "admin", "role": _ROLE, **party},
         ],
@@ -273,13 +254,13 @@ def _adapt(kit: Kit, host: str, port: int) -> None:
 def _describe(kit: Kit, host: str, port: int, days: int, count: int) -> None:
     """Write what the party has to do."""
     until = (datetime.now(UTC) + timedelta(days=days)).date()
-    facts = {"name": kit.name, "host": host, "port": port, "days": days, "until": until, "count": count}
-    facts["listening"] = "It listens on this machine only, for it was set up for localhost."
-    if not _is_here(host):
-        facts["listening"] = (
-            f"It listens on all interfaces of its machine: open port {port} for the sites and the administrator."
-        )
-    (kit.path / "README.md").write_text(_text(f"{kit.role}.md").format(**facts))
+    listening = f"It listens on all interfaces of its machine: open port {port} for the sites and the administrator."
+    if host == "localhost" or host.startswith("127."):
+        listening = "It listens on this machine only, for it was set up for localhost."
+    text = _text(f"{kit.role}.md").format(
+        name=kit.name, host=host, port=port, days=days, until=until, count=count, listening=listening
+    )
+    (kit.path / "README.md").write_text(text)
     if kit.role is Role.SITE:
         kit.settings.write_text(_text(SETTINGS).format(name=kit.name))
 
@@ -287,15 +268,6 @@ def _describe(kit: Kit, host: str, port: int, days: int, count: int) -> None:
 def _text(name: str) -> str:
     """Read what is written for people into a kit."""
     return (files(__package__) / "kit_texts" / name).read_text(encoding="utf-8")
-
-
-def _is_here(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.")
-
-
-def _component(resources: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(part for part in resources["components"] if part["id"] == name)
-    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,14 +36,9 @@ def divide(table: ClientData, client: str, target: str, count: int, folder: Path
         own = table.subset(np.arange(place, table.n_clients, count))
         columns = {client: np.repeat(own.ids, own.rows), **dict(zip(features, own.phi.T, strict=True)), target: own.y}
         write_parquet(kit.path / "table.parquet", columns)
-        settings: dict[str, object] = {
-            "data": "table.parquet",
-            "client": client,
-            "target": target,
-            "features": features,
-        }
+        settings: dict[str, object] = {"data": "table.parquet", "client": client, "target": target}
         # Pseudonyms differ from site to site and day to day: without them the fit can be compared with a local one.
-        settings |= {"min_clients": 1, "pseudonyms": False}
+        settings |= {"features": features, "min_clients": 1, "pseudonyms": False}
         lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
         kit.settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return kits
@@ -50,22 +46,20 @@ def divide(table: ClientData, client: str, target: str, count: int, folder: Path
 
 def largest_difference(one: Model, other: Model) -> float:
     """Compare two fits of a table by their coefficients and intercepts; infinite if kinds differ in number."""
-    if one.theta.shape != other.theta.shape:
-        return float("inf")
-    return float(np.abs(one.theta - other.theta).max())
+    return float(np.abs(one.theta - other.theta).max()) if one.theta.shape == other.theta.shape else float("inf")
 
 
 @contextlib.contextmanager
 def running(kits: Sequence[Kit]) -> Iterator[Kit]:
     """Run a server and sites for as long as the block lasts, whatever ends it; gives the administrator's kit."""
     try:
-        with _ended_by_signals():
+        with _signals(lambda number, _: sys.exit(128 + number), signal.SIGTERM, signal.SIGHUP):
             server = next(kit for kit in kits if kit.role is Role.SERVER)
             _await([processes.start(server)])
             _await([processes.start(kit) for kit in kits if kit.role is Role.SITE])
             yield next(kit for kit in kits if kit.role is Role.ADMIN)
     finally:
-        with _deaf():
+        with _signals(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # tidying up is not interrupted
             processes.stop([kit for kit in kits if kit.role is not Role.ADMIN])
 
 
@@ -76,31 +70,14 @@ def _await(started: Sequence[processes.PartyProcess]) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let signals that would end this process at once end the block instead."""
-    with _handling(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _leave)):
-        yield
-
-
-@contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Tidying up is not interrupted."""
-    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)):
-        yield
-
-
-@contextlib.contextmanager
-def _handling(handlers: dict[signal.Signals, object]) -> Iterator[None]:
+def _signals(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Handle signals so for as long as the block lasts; only the main thread can be told of them."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can be told of signals
+        yield
         return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}  # type: ignore[arg-type]
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(number: int, units: object) -> None:
-    sys.exit(128 + number)
+        for number, old in before.items():
+            signal.signal(number, old)

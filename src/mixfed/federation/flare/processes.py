@@ -130,12 +130,11 @@ def stop(kits: Iterable[Kit]) -> int:
     kits.sort(key=lambda kit: kit.role is Role.SERVER)
     while found := [process for kit in kits for process in processes(kit)]:
         count += len(found)
-        for running in found:
-            _signal(running, kill=False)
-        _, stubborn = psutil.wait_procs(found, timeout=_STOPPING)
-        for running in stubborn:
-            _signal(running, kill=True)
-        psutil.wait_procs(stubborn, timeout=_STOPPING)
+        for end in (psutil.Process.terminate, psutil.Process.kill):
+            for running in found:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    end(running)
+            _, found = psutil.wait_procs(found, timeout=_STOPPING)
     for process in _started:
         process.poll()
     return count
@@ -145,24 +144,14 @@ def processes(kit: Kit) -> list[Process]:
     """Find the processes of a party: first the one that was started, then its workers."""
     import psutil
 
-    found = []
-    for process in psutil.process_iter(["cmdline", "create_time", "status"]):
-        line = process.info["cmdline"] or []
-        if process.info["status"] == psutil.STATUS_ZOMBIE or str(kit.path) not in line:
-            continue
-        if any(word.startswith(_ENGINE) for word in line):
-            found.append(process)
+    found = [
+        process
+        for process in psutil.process_iter(["cmdline", "create_time", "status"])
+        if str(kit.path) in (line := process.info["cmdline"] or [])
+        and any(word.startswith(_ENGINE) for word in line)
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
     return sorted(found, key=lambda process: process.info["create_time"])
-
-
-def _signal(process: Process, *, kill: bool) -> None:
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
 
 
 def free_port() -> int:

@@ -8,7 +8,6 @@ another share only if no ring then holds few clients.
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from ...clients.store import ClientData
 from ...core.arrays import Array, Ints
 from ...core.errors import MixfedError, SettingsError
-from ...core.files import write_json
+from ...core.files import locked, write_json
 from ...exchange.base import Batch, BatchReply
 from ...exchange.mixture import SplitMoments
 from ...exchange.moments import PairMoments, PairSum
@@ -148,25 +147,11 @@ class Rules:
     @contextlib.contextmanager
     def _remembered(self) -> Iterator[_Asked]:
         """Change what was asked, and write it down before anything is answered; one process at a time."""
-        with _locked(self.memory):
+        with contextlib.ExitStack() as stack:
+            if self.memory is not None:
+                self.memory.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.memory.parent))
             asked = self._read()
             yield asked
             if self.memory is not None:
                 write_json(self.memory, {digest: vars(some) for digest, some in self._asked.items()})
-
-
-@contextlib.contextmanager
-def _locked(path: Path | None) -> Iterator[None]:
-    if path is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)

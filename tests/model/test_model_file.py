@@ -16,9 +16,9 @@ from mixfed.model.model import Model
 from mixfed.tables.rows import rows_from_arrays
 
 
-@pytest.mark.parametrize("name", ["model-1-plain.json", "model-1-personal.json"])
-def test_models_of_the_format_before_are_read_as_ever(name, tmp_path):
-    """Files that were written by the last version with that format, of a fit that is repeated here."""
+@pytest.mark.parametrize("name", [f"model-{number}-{kind}.json" for number in (1, 2) for kind in ("plain", "personal")])
+def test_models_of_each_format_are_read_as_ever(name, tmp_path):
+    """Files that were written by a version with that format, of a fit that is repeated here."""
     made = simulate("mirror", n_clients=300, dim=2, seed=0).clients
     settings = AutoSettings(personal="personal" in name, max_clusters=3)
     now = fit_auto(LocalPool(made), made.features, None, settings).model

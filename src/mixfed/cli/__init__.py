@@ -11,7 +11,7 @@ import sys
 import click
 
 from .. import __version__
-from . import compare, demo, federate, fit, predict, show
+from . import compare, demo, federate, fit, predict, show, warm
 from .usage import STOPPED, Group, flush_output
 
 app = Group(
@@ -23,7 +23,7 @@ app = Group(
 click.version_option(__version__, message="mixfed %(version)s", help="Print the version.")(app)
 for command in (
     *(fit.fit, fit.pack, predict.assign, predict.predict, show.report, show.theory, compare.compare),
-    *(demo.simulate, demo.demo, federate.federate),
+    *(demo.simulate, demo.demo, federate.federate, warm.warm),
 ):
     app.add_command(command)
 

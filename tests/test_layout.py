@@ -41,7 +41,7 @@ WITHIN = {  # parts of rooms that must not know each other
     "recipes.auto": ("recipes.paper",),
     "exchange": ("exchange.journal",),  # of the files that say what travels
 }
-ENGINES = ("federation.flare", "federation.flower")
+ENGINES = ("federation.flare",)
 ONLY = {  # packages, and where they may be imported
     "nvflare": ("federation.flare",),
     "psutil": ("federation.flare",),
@@ -50,12 +50,12 @@ ONLY = {  # packages, and where they may be imported
     "rich": ("cli",),
     "click": ("cli",),
     "llvmlite": (),
-    "numba": ("core.compile", "report.folder"),  # the report names its version
+    "numba": ("core.compile",),
     "threadpoolctl": ("core.threads",),
     "sklearn": ("estimator", "evaluation.simulation"),
     "mlflow": ("report.mlflow",),
     "pyarrow": (
-        *("tables", "clients", "model.assignment", "model.prediction", "report.folder"),
+        *("tables", "clients", "model.assignment", "model.prediction"),
         "federation.flare.local",
     ),
 }

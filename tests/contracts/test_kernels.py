@@ -62,6 +62,18 @@ def test_mixture_sums(seed, kind):
             same(compiled.mixture_sums(*moved), plain.mixture_sums(*moved), 10 * TOLERANCE[kind])
 
 
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_model_that_is_no_number_shows_in_both(hard):
+    rows = random_clients(0, [2, 3, 4], 2)
+    models = np.array([[0.1, np.nan], [0.2, 0.3]])
+    about = (np.zeros(2), np.ones(2), 0.0, 1.0, models, np.zeros((1, 2)), np.full((1, 2), np.log(0.5)), hard, False)
+    for kernels in (plain, compiled):
+        numbers, _, _ = kernels.mixture_sums(
+            rows.phi, rows.y, rows.offsets, *about, np.empty(0, np.int64), np.empty((0, 2))
+        )
+        assert np.isnan(numbers).any()
+
+
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_local_updates(seed, kind):
@@ -144,6 +156,30 @@ assert "numba" not in sys.modules
 def test_a_small_table_compiles_nothing():
     environment = {name: value for name, value in os.environ.items() if name != "MIXFED_KERNELS"}
     subprocess.run([sys.executable, "-c", SMALL], check=True, env=environment)
+
+
+COMMANDS = """
+import sys
+from mixfed.cli import app
+table = ["clients.parquet", "--client", "client", "--target", "y"]
+for command in (
+    ["simulate", "--clients", "500", "--dim", "4", "--clusters", "2", "--out", table[0]],
+    ["fit", *table, "--out", "result"],
+    ["assign", "result", table[0], "--out", "kinds.parquet"],
+    ["predict", "result", table[0], "--out", "predictions.parquet"],
+    ["report", "result"],
+    ["theory", "result"],
+):
+    app(command, standalone_mode=False)
+assert "numba" not in sys.modules
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_commands_on_a_small_table_do_not_load_the_compiler(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "MIXFED_KERNELS"}
+    subprocess.run([sys.executable, "-c", COMMANDS], check=True, env=environment, cwd=tmp_path, capture_output=True)
 
 
 LARGE = """

@@ -87,10 +87,10 @@ def test_compiling_is_told_once_and_only_if_there_is_something_to_compile():
     def twice(value):
         return 2 * value
 
-    with compiled.told_of_compiling(lambda: calls.append("told")):
+    with compiled.telling(lambda: calls.append("told")):
         twice(1)
         twice(1.0)
     assert calls == ["told"]
-    with compiled.told_of_compiling(lambda: calls.append("told again")):
+    with compiled.telling(lambda: calls.append("told again")):
         twice(2)
     assert calls == ["told"]

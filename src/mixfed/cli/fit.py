@@ -67,8 +67,8 @@ def fit(
 
     from .. import recipes
     from ..clients.store import Store, open_clients
-    from ..core.compile import told_of_compiling
     from ..exchange.journal import JournalPool, fingerprint
+    from ..kernels import told_of_compiling
     from ..model.residuals import residuals
     from ..report.folder import about_run, check_same_run, write_results
     from . import progress, screen
@@ -100,7 +100,7 @@ def fit(
         check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         rounds = progress.Rounds(silent)
-        with rounds as watch, told_of_compiling(rounds.compiling):
+        with rounds as watch, told_of_compiling(table.n_rows * table.dim, rounds.compiling):
             found = recipes.fit(pool, table.features, n_clusters, settings, loss=loss, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)

@@ -1,4 +1,7 @@
-"""Every client's memberships in the kinds of a mixture. They stay with the clients: no query asks for them."""
+"""Every client's memberships in the kinds of a mixture. They stay with the clients: no query asks for them.
+
+How they are computed is in `kernels.plain.memberships`.
+"""
 
 from typing import Any
 
@@ -8,7 +11,7 @@ from ..core.arrays import Array, Floats
 from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
 from ..families.base import SQUARED, Loss
-from ..kernels import chosen, plain
+from ..kernels import plain
 from .blocks import over_blocks
 from .packed import Clients
 from .store import ClientData
@@ -48,11 +51,10 @@ def own_effects(
         log_weight = np.log(mixture.weights)
     theta, factor = np.ascontiguousarray(mixture.theta / unit), np.ascontiguousarray(factor / unit)
     variance = (mixture.noise / unit) ** 2
-    client_effects = chosen(clients.n_rows * clients.dim).client_effects
 
     def one(block: Clients) -> tuple[Floats, Floats, Floats]:
         design = np.ascontiguousarray(block.design, dtype=np.float64)
-        found: tuple[Floats, Floats, Floats] = client_effects(
+        found: tuple[Floats, Floats, Floats] = plain.client_effects(
             design, block.y / unit, block.offsets, theta, factor, variance, log_weight, uncertainty
         )
         return found

@@ -70,7 +70,7 @@ def sources(home: Path, parts: Iterable[str]) -> list[Path]:
 
 
 @contextmanager
-def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
+def telling(tell: Callable[[], None]) -> Iterator[None]:
     """Tell somebody, once, if anything must be compiled inside: that takes seconds."""
     told = Lock()
 

@@ -4,7 +4,7 @@ A query is frozen and says all that a client needs. The reply is a sum over clie
 reply of both together, and only the server divides. What single anchors reply is another type,
 `AnchorReplies`, which does not add: the one exception of the algorithm shows in its type.
 
-Arrays are written with their shapes, by which messages from outside are checked (`codec.check`): D columns of the
+Arrays are written with their shapes, by which messages from outside are checked (`shapes.check`): D columns of the
 table, k kinds, h anchors, r columns of a basis, d whitened features; "?" is any size.
 """
 

@@ -64,7 +64,7 @@ class MixtureReply(AboutCandidates):
 
 @dataclass(frozen=True, eq=False)
 class MixtureNumbers(Parts):
-    """An `MixtureReply` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
+    """A `MixtureReply` as it is added up: with all numbers about a candidate in a row, for sites may be many."""
 
     numbers: Annotated[Floats, "C ?"]
     """Likelihood, clients, rows, squares, overlap, score and, if curvature was asked for, gram."""

@@ -1,5 +1,4 @@
-"""What a target may be.
+"""What a target may be: for whoever adds a family.
 
-For whoever adds a family: the loss of a row and its slope, from which all sums are made, are written here and nowhere
-else.
+The loss of a row and its slope, from which the sums of the paper's Phase 2 are made.
 """

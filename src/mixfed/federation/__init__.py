@@ -2,8 +2,9 @@
 
     server: recipe -> FederatedPool -> Transport  ==bytes==>  Site -> LocalPool -> its own clients
 
-The wire format (`wire`), the site (`site`), the pool (`pool`) and the conduct of a run (`server`) know of no engine. An
-engine is a `Transport`: `InProcess` calls sites directly; `flare` is the one for NVIDIA FLARE.
+For owners and operators. What travels (`messages`), the site (`site`), its owner's rules (`privacy`), the pool (`pool`)
+and the conduct of a run (`conduct`) know of no engine. An engine is a `Transport`: `InProcess` calls sites directly;
+`flare` is the one for NVIDIA FLARE.
 """
 
 from .conduct import conduct

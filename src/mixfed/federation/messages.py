@@ -1,7 +1,7 @@
 """What travels between the server and a site.
 
-Every message is a mark, the version of the format, and a message of `messages`: names, dtypes, shapes, arrays; no code.
-The server sends an `Ask`, a site gives an `Answer`, and an answer belongs to one exchange of one run.
+Every message is a mark, the version of the format, and a message by `exchange.codec`: names, dtypes, shapes, arrays; no
+code. The server sends an `Ask`, a site gives an `Answer`, and an answer belongs to one exchange of one run.
 """
 
 import struct
@@ -85,7 +85,7 @@ class Ask:
 
     @cached_property
     def query(self) -> Any:
-        """A `Query`, an `PerClient`, an `Enrol` or a `Conclude`."""
+        """A `Query`, a `PerClient`, an `Enrol` or a `Conclude`."""
         return _query(self.content.tobytes())
 
 

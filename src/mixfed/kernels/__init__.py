@@ -6,6 +6,8 @@ give the same bytes.
 """
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 
@@ -28,6 +30,15 @@ def name_for(numbers: int) -> str:
     if wanted not in ("", *_NAMES):
         raise SettingsError(f"MIXFED_KERNELS = '{wanted}' must be plain or compiled")
     return wanted or _NAMES[numbers > MOST_PLAIN]
+
+
+def told_of_compiling(numbers: int, tell: Callable[[], None]) -> AbstractContextManager[None]:
+    """Tell somebody, once, if anything must be compiled for a table of so many numbers: that takes seconds."""
+    if name_for(numbers) == "plain":
+        return nullcontext()
+    from ..core.compile import telling
+
+    return telling(tell)
 
 
 def named(name: str) -> ModuleType:

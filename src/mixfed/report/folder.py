@@ -6,12 +6,9 @@ import json
 import platform
 import shlex
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numba
-import numpy as np
-import pyarrow as pa
 
 from .. import __version__
 from ..core.errors import DataError, SettingsError
@@ -30,7 +27,7 @@ FILES = (MODEL, CLIENTS, TRACE, RUN, REPORT)
 def about_run(data: str, command: Sequence[str], run: str, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Say what a fit was made of and with, for whoever wants to get it again; ``run`` tells runs apart."""
     versions = {"mixfed": __version__, "python": platform.python_version()}
-    versions |= {module.__name__: module.__version__ for module in (numba, np, pa)}
+    versions |= {name: version(name) for name in ("numba", "numpy", "pyarrow")}
     return {"data": data, "command": shlex.join(command), "versions": versions, "run": run, "notes": list(notes)}
 
 

@@ -14,3 +14,6 @@ def test_exponentials_are_those_of_the_library():
     near = values > -40
     np.testing.assert_allclose(found[near], np.exp(values[near]), rtol=1e-13)
     assert (found[~near] == 0).all()
+    unknown = np.array([np.nan, -1.0])
+    exponentials(unknown)
+    assert np.isnan(unknown).tolist() == [True, False]

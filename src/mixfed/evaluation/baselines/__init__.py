@@ -1,1 +1,1 @@
-"""Published rivals, over the same pool and in the same units, for honest comparisons."""
+"""Published rivals, over the same pool and in the same units: for whoever asks why not simply one of them."""

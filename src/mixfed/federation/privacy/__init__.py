@@ -1,1 +1,1 @@
-"""What an owner lets leave a site: read this room to audit what a federation tells of clients."""
+"""What an owner lets leave a site, and what is withheld: for whoever audits what a federation tells of clients."""

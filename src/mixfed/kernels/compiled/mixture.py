@@ -26,12 +26,12 @@ def _whole(rows: int, like: Array) -> int:
 
 @compiled
 def exponentials(values: Floats) -> None:
-    """Replace numbers (n,) that are not above 0 by their exponentials, to 1e-14 of each.
+    """Replace numbers (n,) that are not above 0 by their exponentials, to 1e-14 of each; below -40 they are 0.
 
     exp(v) = exp(v / 128)^128, by a polynomial and seven squarings: the compiler does many of them at once.
     """
     for i in range(len(values)):
-        t = max(values[i], _FAR) / 128.0
+        t = values[i] / 128.0
         p = 1.0 / 479001600.0
         p = p * t + 1.0 / 39916800.0
         p = p * t + 1.0 / 3628800.0
@@ -52,7 +52,7 @@ def exponentials(values: Floats) -> None:
         p *= p
         p *= p
         p *= p
-        values[i] = p if values[i] > _FAR else 0.0
+        values[i] = 0.0 if values[i] <= _FAR else p  # what is no number stays so
 
 
 @compiled
@@ -86,7 +86,7 @@ def _posterior(
                 flat[i, j] -= best
             if hard:
                 own = c * k
-                while flat[i, own] < 0.0:
+                while own < (c + 1) * k - 1 and flat[i, own] < 0.0:
                     own += 1
                 for j in range(c * k, (c + 1) * k):
                     flat[i, j] = 0.0 if j == own else 2.0 * _FAR
@@ -196,11 +196,11 @@ def _block_sums(
 
     models (L, D). Memberships (m, L) and losses (m, L), half the squared residuals, are filled in; what memberships
     miss is added to ``missing`` (i, ., ., .). Tiles end at ``edges``; columns, fitted, picked and room (D, L, D and 3
-    times the rows of the largest) and score_of (k, Q) are for use.
+    times the rows of the largest, in whole lines) and score_of (k, Q) are for use.
     """
     total, width = models.shape
     count, k = log_weight.shape
-    most, line = len(room) // 3, LINE // phi.itemsize
+    most, lane = len(room) // 3, LINE // phi.itemsize
     target, weight, product = room[:most], room[most : 2 * most], room[2 * most :]
     owner, which = np.zeros(most, np.uint32), np.zeros(most, np.uint32)
     likelihood, score = np.zeros(count), np.zeros((total, width))
@@ -210,7 +210,7 @@ def _block_sums(
     for place in range(len(edges) - 1):
         begin, end = edges[place], edges[place + 1]
         own = offsets[begin : end + 1] - offsets[begin]
-        n = own[-1] + -own[-1] % line
+        n = own[-1] + -own[-1] % lane
         x, residual = columns[: width * n].reshape(width, n), fitted[: total * n].reshape(total, n)
         standardise_columns(phi, y, offsets[begin], offsets[end], centre, inverse_sd, about, x, target)
         _predict(models, x, target, residual)
@@ -225,23 +225,26 @@ def _block_sums(
         _posterior(left, own[1:] - own[:-1], log_variance, log_weight, hard, shares, likelihood)
         for i in range(len(informed)):
             c = informed[i]
-            rows_of, wavering = residual[c * k : (c + 1) * k], (shares[:, c], left[:, c], precision[c])
-            tile = phi, offsets[begin : end + 1], centre, inverse_sd
-            _add_missing_information(*tile, rows_of, *wavering, score_of, missing[i])
+            rows, mixture = (
+                (phi, offsets[begin : end + 1], centre, inverse_sd),
+                (shares[:, c], left[:, c], precision[c]),
+            )
+            _add_missing_information(*rows, residual[c * k : (c + 1) * k], *mixture, score_of, missing[i])
         for row in range(own[-1]):
             for j in range(total):
                 residual[j, row] *= membership[owner[row], j]
         add_inner_products(score, residual, x)
         for j in range(total if curvature else 0):
-            rows = 0
+            picks = 0
             for row in range(own[-1]):  # without jumps that cannot be foreseen
                 share = membership[owner[row], j]
-                which[rows], weight[rows] = row, share - before[owner[row], j] if known else share
-                rows += abs(weight[rows]) > negligible
-            if rows == 0:
+                moved = (share - before[owner[row], j]) if known else share
+                which[picks], weight[picks] = row, moved
+                picks += abs(moved) > negligible
+            if picks == 0:
                 continue
-            filled = rows + -rows % line
-            for row in range(rows, filled):
+            filled = picks + -picks % lane
+            for row in range(picks, filled):
                 which[row], weight[row] = 0, 0.0
             some = picked[: width * filled].reshape(width, filled)
             for m in range(width):

@@ -1,8 +1,8 @@
 """Products of columns in compiled code, over tiles that stay in the cache.
 
 Sums run along columns, of whose products the compiler takes as many at a time as fill a line of the cache, 64 bytes. So
-columns are made as long as whole lines, by zeros, and begin with one, which halves the time. Sums are in the precision
-of the columns over as many rows as a tile has, and beyond in that of the total.
+columns are filled up to whole lines with zeros, and begin where a line begins, which halves the time. Sums are in the
+precision of the columns over as many rows as a tile has, and beyond in that of the total.
 
 Shapes: n rows, D columns, L others.
 """
@@ -18,10 +18,11 @@ from ...core.compile import compiled, inlined
 _TOGETHER = 512
 """Rows whose products are summed in their own precision."""
 LINE = 64
+"""Bytes of a line of the cache."""
 
 
 def lined(shape: tuple[int, ...], like: Array) -> Array:
-    """Make room in the precision of another array: zeros, from the begin of a line of the cache."""
+    """Make room in the precision of another array: zeros, from where a line of the cache begins."""
     count = math.prod(shape)
     room = np.zeros(count + LINE // like.itemsize, like.dtype)
     skipped = -room.ctypes.data % LINE // like.itemsize
@@ -61,7 +62,7 @@ def add_inner_products(total: Floats, left: Array, right: Array) -> None:
 def add_second_moments(triangle: Floats, columns: Array, weight: Array, line: Array) -> None:
     """Add the sum over rows of weight x x^T. columns (D, n), weight (n,) -> lower triangle by rows (D (D + 1) / 2,).
 
-    line (512 or more,) is for use.
+    line (n or 512, whichever is less, or more) is for use.
     """
     for begin in range(0, len(weight), _TOGETHER):
         end, place = min(begin + _TOGETHER, len(weight)), 0

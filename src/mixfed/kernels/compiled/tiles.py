@@ -11,7 +11,8 @@ from ...families import base
 
 value = compiled(base.value)
 
-_EIGHT = 8
+_AT_ONCE = 8
+"""Rows of a column that are written in one piece: a line of the cache in double precision."""
 TILE = 500
 """Rows of a tile: with 32 features it takes half of a core's second cache at most."""
 
@@ -74,24 +75,24 @@ def standardise_columns(
 ) -> None:
     """Shift and scale rows ``begin:end`` of phi (., d) and y: columns x (D, n), those beyond d constant, target (n,).
 
-    about (2,) is the centre and unit of the target. Rows beyond are zeros.
+    about (2,) is the centre and unit of the target. What n has beyond these rows is zeros.
     """
-    n, dim = end - begin, phi.shape[1]
-    eights = n // _EIGHT * _EIGHT
-    for first in range(0, eights, _EIGHT):  # so many rows of a column at a time are written in one piece
-        rows = phi[begin + first : begin + first + _EIGHT]
+    count, dim = end - begin, phi.shape[1]
+    whole = count // _AT_ONCE * _AT_ONCE
+    for first in range(0, whole, _AT_ONCE):
+        rows = phi[begin + first : begin + first + _AT_ONCE]
         for m in range(dim):
-            column = x[m, first : first + _EIGHT]
-            for row in range(_EIGHT):
+            column = x[m, first : first + _AT_ONCE]
+            for row in range(_AT_ONCE):
                 column[row] = (rows[row, m] - centre[m]) * inverse_sd[m]
-    for row in range(eights, n):
+    for row in range(whole, count):
         for m in range(dim):
             x[m, row] = (phi[begin + row, m] - centre[m]) * inverse_sd[m]
-    for row in range(n):
+    for row in range(count):
         target[row] = (y[begin + row] - about[0]) / about[1]
         for m in range(dim, len(x)):
             x[m, row] = (1 - centre[m]) * inverse_sd[m]
-    for row in range(n, x.shape[1]):
+    for row in range(count, x.shape[1]):
         target[row] = 0
         for m in range(len(x)):
             x[m, row] = 0

@@ -87,7 +87,10 @@ def in_rows(likelihood: Floats, membership: Floats, loss: Floats, sizes: Ints, *
 
 
 def posterior(loss: Floats, rows: Array, log_variance: Floats, log_weight: Floats, hard: bool) -> tuple[Floats, Floats]:
-    """Turn losses, half the squared residuals (m, C, k), into memberships (m, C, k) and log likelihoods (m, C)."""
+    """Turn losses, half the squared residuals (m, C, k), into memberships (m, C, k) and log likelihoods (m, C).
+
+    ``rows`` (m,) are the clients' numbers of rows. Hard labels are those of the largest posterior.
+    """
     spread = 0.5 * (np.log(2.0 * np.pi) + log_variance)
     logs = log_weight - rows[:, None, None] * spread - loss * np.exp(-log_variance)
     return hardest(logs) if hard else softmax(logs)

@@ -1,4 +1,7 @@
-"""Power iteration: the leading singular vector of an anchor's moment matrix, in which the paper's Phase 1 descends."""
+"""Power iteration: the leading singular vector of an anchor's moment matrix, along which the paper's Phase 1 descends.
+
+Its sign, of which the paper is silent, is chosen where the step is taken: `clients.answers.anchors.descend`.
+"""
 
 import numpy as np
 

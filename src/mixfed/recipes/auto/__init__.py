@@ -20,6 +20,7 @@ from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
+from ..bic import bic
 from ..recorder import Recorder, check_clusters
 from ..settings import AutoSettings, given_start
 from ..standardise import errors_to_user, to_user
@@ -83,9 +84,9 @@ def _fit_personal(search: Selection, features: tuple[str, ...], most: int, start
 
     with search.run.timing("personal"):
         found, tried = personal.fit_personal(search, most, start)
-    bic = float(count_parameters(found) * np.log(search.survey.census.n_rows) - 2.0 * search.likelihood(found))
+    judged = bic(search.likelihood(found), count_parameters(found), search.survey.census.n_rows)
     factor = personal.factors_to_user(search.survey.units, found)
-    return _fit(found, search, features, model_covariance(found), bic, personal.about(search, tried), factor)
+    return _fit(found, search, features, model_covariance(found), judged, personal.about(search, tried), factor)
 
 
 def _fit(
@@ -93,7 +94,7 @@ def _fit(
     search: Selection,
     features: tuple[str, ...],
     covariances: Floats | None,
-    bic: float,
+    judged: float,
     choice: list[dict[str, Any]],
     factor: Floats | None = None,
 ) -> Fit:
@@ -124,7 +125,7 @@ def _fit(
         details={
             "settings": dataclasses.asdict(search.settings),
             "likelihood": search.likelihood(found),
-            "bic": bic,
+            "bic": judged,
             "searched_clients": search.searched_clients,
             "spread": survey.spread[:own].tolist(),
             "means": (survey.census.total / survey.census.n_rows)[:own].tolist(),

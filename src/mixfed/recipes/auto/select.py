@@ -20,6 +20,7 @@ from ...exchange.pool import Sample
 from ...exchange.random_effects import RandomEffectsReply, RandomEffectsSums
 from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW
+from ..bic import bic
 from ..conversation import Conversation, converse
 from ..recorder import Recorder
 from ..settings import AutoSettings
@@ -109,7 +110,8 @@ class Selection:
             if k + 1 not in self.scanned:
                 self.scan([k + 1])
             wider = self.scanned[k + 1]
-            bar = found.value + 0.5 * (self._penalty(wider, found.reply) - self._penalty(found, found.reply))
+            more = self._parameters(wider) - self._parameters(found)
+            bar = found.value + 0.5 * bic(0.0, more, float(found.reply.rows[0].sum()))
             another = refine(self.survey.units, wider.mixture, wider.rules, incumbent=bar, em_rounds=2)
             better = self.one("kinds", another)
             if better is None or not self.has_enough_data(better.reply):
@@ -141,14 +143,13 @@ class Selection:
         return bool(clients >= _LEAST_CLIENTS and rows >= _LEAST_ROWS * (self.survey.units.dim + 1))
 
     def bic(self, found: Maximum) -> float:
-        """Give the number of parameters times the logarithm of the rows less twice the log likelihood."""
-        return self._penalty(found, found.reply) - 2.0 * self.likelihood(found)
+        """Give the criterion of a maximum among the clients that were asked about it."""
+        return bic(self.likelihood(found), self._parameters(found), float(found.reply.rows[0].sum()))
 
-    def _penalty(self, found: Maximum, asked: MixtureReply) -> float:
-        """Give the number of parameters times the logarithm of the rows asked."""
-        _, k, dim = found.mixture.theta.shape
-        free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
-        return float(free * np.log(asked.rows[0].sum()))
+    def _parameters(self, found: Maximum) -> int:
+        """Count the free numbers of a mixture."""
+        k, dim = map(int, found.mixture.theta.shape[1:])
+        return k * dim + (1 if self.settings.shared_noise else k) + k - 1
 
     def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Maximum:
         """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""

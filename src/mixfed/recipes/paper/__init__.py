@@ -3,7 +3,7 @@
 Each round is a pure step from state to state; this module owns the loop around them:
 
     Phase 1  `moment_descent` with `orthogonal_iteration`, then `grouping`
-    Phase 2  `fedx`, whose local steps are in `kernels/local_updates`
+    Phase 2  `fedx`, whose local steps are in `kernels/plain/local_updates`
     theorems `theory`
 """
 

@@ -24,6 +24,7 @@ from ...exchange.units import StandardUnits
 from ...model.fit import TOO_FEW, Stop
 from ..auto.refine import CONVERGED, NEAR, Maximum
 from ..auto.select import PATIENCE, Selection
+from ..bic import bic
 from ..standardise import from_scaled
 from ..updates import Penalty
 from .climb import following, last_step, newton_rounds, next_sample, polish_random_effects, started
@@ -222,7 +223,7 @@ def _judged(search: Selection, found: Fitted, error: LeftOutSum | None) -> Tried
     left_out = None
     if error is not None:
         left_out = search.survey.units.scale * np.sqrt(error.squares[0] / np.maximum(error.rows, 1))
-    return Tried(found, rows, float(free * np.log(everyone) - 2.0 * expected), left_out)
+    return Tried(found, rows, bic(expected, free, everyone), left_out)
 
 
 def _finish(search: Selection, found: Fitted) -> Fitted:

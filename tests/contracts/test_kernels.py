@@ -62,6 +62,23 @@ def test_mixture_sums(seed, kind):
             same(compiled.mixture_sums(*moved), plain.mixture_sums(*moved), 10 * TOLERANCE[kind])
 
 
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("seed", range(10))
+def test_census(seed, kind):
+    _, (phi, y, _), (centre, _), *_ = problem(seed, kind)
+    same(compiled.census(phi, y, len(centre)), plain.census(phi, y, len(centre)), 1e-12)
+    for one, other in zip(*(each.census(phi[:0], y[:0], len(centre)) for each in (compiled, plain)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("seed", range(10))
+def test_second_moments(seed, kind):
+    _, (phi, y, _), units, *_ = problem(seed, kind)
+    about = (phi, y, *units, 0.3, 1.7)
+    same(compiled.second_moments(*about), plain.second_moments(*about), TOLERANCE[kind])
+
+
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_model_that_is_no_number_shows_in_both(hard):
     rows = random_clients(0, [2, 3, 4], 2)

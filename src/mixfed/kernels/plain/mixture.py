@@ -80,7 +80,12 @@ def in_rows(likelihood: Floats, membership: Floats, loss: Floats, sizes: Ints, *
     count = len(likelihood)
     share = np.ascontiguousarray(membership.reshape(len(sizes), count, -1).swapaxes(0, 1))
     parts = (
-        *(likelihood, membership.sum(axis=0), sizes @ membership, 2.0 * np.einsum("ml,ml->l", membership, loss)),
+        *(
+            likelihood,
+            np.ones(len(sizes)) @ membership,
+            sizes @ membership,
+            2.0 * np.einsum("ml,ml->l", membership, loss),
+        ),
         *(share.swapaxes(1, 2) @ share, *sums),
     )
     return np.concatenate([part.reshape(count, -1) for part in parts], axis=1)

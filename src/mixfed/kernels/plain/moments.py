@@ -14,8 +14,6 @@ from .rows import CACHED, alike, by_client, pieces, scaled
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
 """Clients with less weight would not change the sums."""
-_LONG = 512
-"""Numbers that NumPy likes to have in a row."""
 
 
 def round_down(values: Floats | float) -> Floats:
@@ -36,24 +34,29 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
     and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
     in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
     """
-    dim = phi.shape[1]
-    low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
-    side = max(1, _LONG // max(dim, 1))  # rows that are taken side by side: NumPy is quick along long ones
-    whole = len(phi) // side * side
-    wide = phi[:whole].reshape(-1, side * dim)
-    least, most, sums = np.full(side * dim, np.inf), np.full(side * dim, -np.inf), np.zeros(side * dim)
-    for first in range(0, len(wide), CACHED // side):
-        some = wide[first : first + CACHED // side]
-        least = np.minimum(least, some.min(axis=0))
-        most = np.maximum(most, some.max(axis=0))
-        sums += some.sum(axis=0, dtype=np.float64)
-    low[:dim], high[:dim], total[:dim] = (
-        function.reduce(np.vstack([part.reshape(side, dim), phi[whole:]]), axis=0)
-        for function, part in ((np.minimum, least), (np.maximum, most), (np.add, sums))
-    )
+    return in_round_numbers(*_ranges(phi), y, width)
+
+
+def in_round_numbers(
+    low: Floats, high: Floats, total: Floats, y: Floats, width: int
+) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+    """Tell the census of columns of whom the range and sum are known, (d,) each, and of the target."""
+    ones = np.ones(width - len(low))
+    low, high = np.concatenate([low, ones]), np.concatenate([high, ones])
     constant = low == high
     target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
-    return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
+    totals = np.concatenate([total, len(y) * ones])
+    return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), totals, *target
+
+
+def _ranges(phi: Array) -> tuple[Floats, Floats, Floats]:
+    """Give the least and the largest number of each column, and its sum; there may be no rows."""
+    low, high, total = np.full(phi.shape[1], np.inf), np.full(phi.shape[1], -np.inf), np.zeros(phi.shape[1])
+    for first in range(0, len(phi), CACHED):
+        some = phi[first : first + CACHED]
+        low, high = np.minimum(low, some.min(axis=0)), np.maximum(high, some.max(axis=0))
+        total += some.sum(axis=0, dtype=np.float64)
+    return low, high, total
 
 
 def second_moments(

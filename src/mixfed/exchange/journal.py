@@ -42,7 +42,7 @@ class JournalPool:
         title = fingerprint.encode()
         if self._old and self._old[0] != title:
             raise OtherRunError(
-                f"{path}: this run was started with other data or settings: use the same ones, "
+                f"{path}: this run was started with other data or settings, or by another version: use the same, "
                 "or start anew without --resume"
             )
         self._next = 1

@@ -96,7 +96,8 @@ def choice(model: Model) -> str:
 
 def residuals(model: Model) -> str:
     """Say what residuals tell."""
-    looked = model.details["residuals"]["rows"]
+    counted = model.details["residuals"]
+    looked = counted["rows"] if "rows" in counted else round(sum(map(sum, counted["counts"])))  # as files of before
     sample = f" From a sample of {looked:,} rows." if looked < counts(model)[1] else ""
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (

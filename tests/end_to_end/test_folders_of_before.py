@@ -29,7 +29,9 @@ def test_a_result_of_before_is_reported_and_predicts(before):
     assert mixfed("theory", result, "--json").exit_code == 0
     done = mixfed("assign", result, packed, "--out", before / "kinds.csv")
     assert done.exit_code == 0, done.output
-    assert len((before / "kinds.csv").read_text().splitlines()) == 61
+    lines = (before / "kinds.csv").read_text().splitlines()
+    assert len(lines) == 61
+    assert '"effects_0_1"' in lines[0]  # a column for each number of a list
 
 
 def test_a_packed_table_of_before_is_fitted(before):

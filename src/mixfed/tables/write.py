@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from ..core.files import write_whole
 
@@ -25,8 +27,17 @@ def write_parquet(path: Path, columns: dict[str, Any]) -> None:
 
 
 def write_table(path: Path, columns: dict[str, Any]) -> None:
-    """Write columns as a parquet or, if the name says so, as a CSV file, whole or not at all."""
-    if path.suffix == ".csv":
-        write_whole(path, lambda partial: pa.csv.write_csv(pa.table(columns), partial))
-    else:
+    """Write columns as a parquet or, if the name says so, as a CSV file, whole or not at all.
+
+    Lists of numbers, which a CSV file cannot have, are a column for each: effects_0_0, effects_0_1 and so on.
+    """
+    if path.suffix != ".csv":
         write_parquet(path, columns)
+        return
+    flat: dict[str, Any] = {}
+    for name, column in zip((table := pa.table(columns)).column_names, table.columns, strict=True):
+        if pa.types.is_fixed_size_list(column.type):
+            flat |= {f"{name}_{j}": pc.list_element(column, j) for j in range(column.type.list_size)}
+        else:
+            flat[name] = column
+    write_whole(path, lambda partial: csv.write_csv(pa.table(flat), partial))

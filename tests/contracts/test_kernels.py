@@ -47,6 +47,7 @@ def variances(rng, count, k):
     return 0.5 * rng.standard_normal((count, k))
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_mixture_sums(seed, kind):
@@ -62,6 +63,7 @@ def test_mixture_sums(seed, kind):
             same(compiled.mixture_sums(*moved), plain.mixture_sums(*moved), 10 * TOLERANCE[kind])
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_census(seed, kind):
@@ -71,6 +73,7 @@ def test_census(seed, kind):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_second_moments(seed, kind):
@@ -79,6 +82,7 @@ def test_second_moments(seed, kind):
     same(compiled.second_moments(*about), plain.second_moments(*about), TOLERANCE[kind])
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_model_that_is_no_number_shows_in_both(hard):
     rows = random_clients(0, [2, 3, 4], 2)
@@ -91,6 +95,7 @@ def test_a_model_that_is_no_number_shows_in_both(hard):
         assert np.isnan(numbers).any()
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_local_updates(seed, kind):
@@ -108,6 +113,7 @@ def test_local_updates(seed, kind):
             same(compiled.local_updates(*about), plain.local_updates(*about), TOLERANCE[kind])
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("seed", range(10))
 def test_random_effects_sums(seed, full):

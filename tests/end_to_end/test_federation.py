@@ -40,6 +40,7 @@ def test_the_model_is_that_of_one_process(small, tmp_path, k, settings):
     assert Model.load(tmp_path).n_clusters == found.model.n_clusters
 
 
+@pytest.mark.slow
 def test_hundreds_of_small_sites_and_two_large_ones(tmp_path):
     clients = simulate(n_clients=4000, dim=4, n_clusters=3, noise=0.3, seed=4).clients
     edges = np.cumsum([0, *[2] * 32, 1600, *[2] * 7, 1600, *[2] * 361]).tolist()

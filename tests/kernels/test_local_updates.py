@@ -14,7 +14,9 @@ UPDATES = [
     (FEDPROX, 0.5, 1),
     (FEDPROX, 1e3, 1),
 ]
-KERNELS = pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
+KERNELS = pytest.mark.parametrize(
+    "kernels", [pytest.param(plain, id="plain"), pytest.param(compiled, id="compiled", marks=pytest.mark.compiles)]
+)
 
 
 def shift_of(x, residual, update, step, steps, share):

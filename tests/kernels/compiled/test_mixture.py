@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mixfed.kernels.compiled.mixture import exponentials
+
+pytestmark = pytest.mark.compiles
 
 
 def test_exponentials_are_those_of_the_library():

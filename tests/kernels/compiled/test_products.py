@@ -12,6 +12,8 @@ from mixfed.kernels.compiled.products import (
     lined,
 )
 
+pytestmark = pytest.mark.compiles
+
 PRECISION = {np.float64: 1e-12, np.float32: 2e-5}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from mixfed.kernels.compiled.tiles import TILE, most_rows, tile_losses, tiles
 
+pytestmark = pytest.mark.compiles
+
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("scale", [1.0, 1e-27, 1e20])

@@ -144,6 +144,7 @@ def test_memberships_are_calibrated():
         assert abs(error) < 4 * deviation
 
 
+@pytest.mark.slow
 def test_intervals_of_two_standard_errors_hold_the_truth():
     held, count = 0, 0
     for seed in range(60):

@@ -57,6 +57,7 @@ def test_a_step_that_cannot_be_taken_on_the_way_is_left_out(monkeypatch):
     np.testing.assert_allclose(found.model.theta, expected.theta, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [AutoSettings(membership="hard"), AutoSettings(update="fedprox")])
 def test_other_refinements_find_as_many_kinds_on_a_sample(settings):
     clients = simulate("noisy", n_clients=20_000, dim=4, radius=3.0, seed=0).clients

@@ -9,6 +9,7 @@ from helpers.auto import fit
 from mixfed import bottleneck_distance, simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [
@@ -31,6 +32,7 @@ def test_the_number_of_kinds_is_found(design):
     assert np.all(np.diff(likelihood[: len(made.theta)]) > 0)
 
 
+@pytest.mark.slow
 def test_the_number_of_kinds_is_found_by_sums_in_a_basis_narrower_than_the_features():
     clients = simulate(n_clients=400, dim=9, n_clusters=3, noise=0.5, seed=0).clients
     summed, single = fit(clients, anchors="summed"), fit(clients)

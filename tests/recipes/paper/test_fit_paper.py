@@ -86,6 +86,7 @@ def test_single_precision_rows_give_the_model_of_double_precision(small):
     np.testing.assert_allclose(found.model.theta, run(small).model.theta, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_kinds_are_in_the_order_of_their_shares(small):
     made = simulate("rare", n_clients=9000, dim=4, n_anchors=60, anchor_rows=400, seed=3)
     model = run(made, n_anchors=50, n_recruits=900).model
@@ -135,6 +136,7 @@ def test_every_client_has_a_model_of_its_own(small):
     assert np.mean(errors < 0.5) > 0.95
 
 
+@pytest.mark.slow
 def test_a_start_may_leave_out_the_intercept():
     made = simulate(n_clients=2000, dim=4, n_clusters=2, n_anchors=10, anchor_rows=400, seed=5)
     X, groups = made.clients.phi, np.repeat(made.clients.ids, made.clients.rows)

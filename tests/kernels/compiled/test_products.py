@@ -30,7 +30,7 @@ def test_products_are_those_of_numpy(kind, rows, width):
         add(total, left, right)
         np.testing.assert_allclose(total, start + u.astype(float).T @ x.astype(float), **close)
     triangle, weight = corner.copy(), u[:, 0].copy()
-    add_second_moments(triangle, np.ascontiguousarray(x.T), weight, lined((512,), x))
+    add_second_moments(triangle, np.ascontiguousarray(x.T), weight, lined((max(rows, 1),), x))
     squares = ((weight[:, None] * x.astype(float)).T @ x.astype(float))[np.tril_indices(width)]
     np.testing.assert_allclose(triangle, corner + squares, **close)
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays import Array, Floats, Ints
 from ...core.compile import compiled
 from ..plain.mixture import NEGLIGIBLE, NEGLIGIBLE_SINGLE, WAVERING, in_rows
-from .products import LINE, add_inner_products, add_second_moments, lined
+from .products import LINE, TOGETHER, add_inner_products, add_second_moments, lined
 from .tiles import most_rows, standardise_columns, tiles
 
 _FAR = -40.0
@@ -195,8 +195,8 @@ def _block_sums(
     """Sum log likelihoods (C,), scores (L, D) and, with ``curvature``, second moments (L, D (D + 1) / 2).
 
     models (L, D). Memberships (m, L) and losses (m, L), half the squared residuals, are filled in; what memberships
-    miss is added to ``missing`` (i, ., ., .). Tiles end at ``edges``; columns, fitted, picked and room (D, L, D and 3
-    times the rows of the largest, in whole lines) and score_of (k, Q) are for use.
+    miss is added to ``missing`` (i, ., ., .). Tiles end at ``edges``; columns, fitted, and room (D, L and 3 times
+    the rows of the largest, in whole lines), picked (D times 512) and score_of (k, Q) are for use.
     """
     total, width = models.shape
     count, k = log_weight.shape
@@ -241,16 +241,16 @@ def _block_sums(
                 moved = (share - before[owner[row], j]) if known else share
                 which[picks], weight[picks] = row, moved
                 picks += abs(moved) > negligible
-            if picks == 0:
-                continue
             filled = picks + -picks % lane
             for row in range(picks, filled):
                 which[row], weight[row] = 0, 0.0
-            some = picked[: width * filled].reshape(width, filled)
-            for m in range(width):
-                for row in range(filled):
-                    some[m, row] = x[m, which[row]]
-            add_second_moments(gram[j], some, weight[:filled], product)
+            for first in range(0, filled, TOGETHER):
+                n = min(TOGETHER, filled - first)
+                some = picked[: width * n].reshape(width, n)
+                for m in range(width):
+                    for row in range(n):
+                        some[m, row] = x[m, which[first + row]]
+                add_second_moments(gram[j], some, weight[first : first + n], product)
     return likelihood, score, gram
 
 
@@ -279,7 +279,8 @@ def mixture_sums(
     most, wide = _whole(most_rows(offsets, edges), phi), _whole(width + 2, y)
     rows = phi, y, offsets, centre, inverse_sd, np.array([target_centre, target_unit])
     mixture = np.ascontiguousarray(models.T), log_variance, log_weight
-    columns, fitted, picked, others = (lined((high * most,), phi) for high in (width, total, width, 3))
+    columns, fitted, others = (lined((high * most,), phi) for high in (width, total, 3))
+    picked = lined((width * TOGETHER,), phi)
     score, missing = lined((k, wide), y), lined((len(informed), k * (k + 1) // 2, width + 2, wide), y)
     membership, loss = np.empty((len(offsets) - 1, total)), np.zeros((len(offsets) - 1, total))
     room = columns, fitted, picked, others, score

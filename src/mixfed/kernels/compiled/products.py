@@ -15,7 +15,7 @@ import numpy as np
 from ...core.arrays import Array, Floats
 from ...core.compile import compiled, inlined
 
-_TOGETHER = 512
+TOGETHER = 512
 """Rows whose products are summed in their own precision."""
 LINE = 64
 """Bytes of a line of the cache."""
@@ -32,8 +32,8 @@ def lined(shape: tuple[int, ...], like: Array) -> Array:
 @compiled
 def add_products(total: Floats, left: Array, right: Array) -> None:
     """Add left^T right to a total, as BLAS makes it of rows. left (n, L), right (n, D) -> total (L, D)."""
-    for begin in range(0, len(left), _TOGETHER):
-        product = np.dot(left[begin : begin + _TOGETHER].T, right[begin : begin + _TOGETHER])
+    for begin in range(0, len(left), TOGETHER):
+        product = np.dot(left[begin : begin + TOGETHER].T, right[begin : begin + TOGETHER])
         for a in range(len(total)):
             for b in range(total.shape[1]):
                 total[a, b] += product[a, b]
@@ -51,8 +51,8 @@ def inner_product(left: Array, right: Array) -> Any:
 @compiled
 def add_inner_products(total: Floats, left: Array, right: Array) -> None:
     """Add the products of columns with columns to a total. left (L, n), right (D, n) -> total (L, D)."""
-    for begin in range(0, left.shape[1], _TOGETHER):
-        end = begin + _TOGETHER
+    for begin in range(0, left.shape[1], TOGETHER):
+        end = begin + TOGETHER
         for a in range(len(left)):
             for b in range(len(right)):
                 total[a, b] += inner_product(left[a, begin:end], right[b, begin:end])
@@ -62,15 +62,12 @@ def add_inner_products(total: Floats, left: Array, right: Array) -> None:
 def add_second_moments(triangle: Floats, columns: Array, weight: Array, line: Array) -> None:
     """Add the sum over rows of weight x x^T. columns (D, n), weight (n,) -> lower triangle by rows (D (D + 1) / 2,).
 
-    line (n or 512, whichever is less, or more) is for use.
+    Of no more than 512 rows at a time, if they are in single precision. line (n or more,) is for use.
     """
-    for begin in range(0, len(weight), _TOGETHER):
-        end, place = min(begin + _TOGETHER, len(weight)), 0
-        own, some = weight[begin:end], line[: end - begin]
-        for a in range(len(columns)):
-            column = columns[a, begin:end]
-            for row in range(len(own)):
-                some[row] = own[row] * column[row]
-            for b in range(a + 1):
-                triangle[place + b] += inner_product(some, columns[b, begin:end])
-            place += a + 1
+    place, some = 0, line[: len(weight)]
+    for a in range(len(columns)):
+        for row in range(len(weight)):
+            some[row] = weight[row] * columns[a, row]
+        for b in range(a + 1):
+            triangle[place + b] += inner_product(some, columns[b])
+        place += a + 1

@@ -2,6 +2,7 @@
 
 from .anchor_em import drawn as drawn, em_steps as em_steps, quadratic_form as quadratic_form
 from .client_effects import client_effects as client_effects
+from .generic import generic_sums as generic_sums
 from .leave_one_out import leave_one_out as leave_one_out
 from .local_updates import FEDAVG as FEDAVG, FEDPROX as FEDPROX, local_updates as local_updates
 from .memberships import memberships as memberships

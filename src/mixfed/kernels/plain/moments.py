@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.arrays import Array, Bools, Floats, Ints
 from ...core.symmetric import packed
+from ...families.base import Family
 from .rows import CACHED, alike, by_client, pieces, scaled
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -83,8 +84,9 @@ def pair_moments(
     target_unit: float,
     models: Array,
     weight: Floats,
+    family: Family,
 ) -> Floats:
-    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
+    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = x u, u being a row's score: the residual of model j.
 
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
@@ -94,8 +96,8 @@ def pair_moments(
         sizes, shares = np.diff(edges), weight[first : first + len(edges) - 1]
         first += len(sizes)
         x = scaled(phi[rows], centre, inverse_sd)
-        residual = ((y[rows] - target_centre) / target_unit)[:, None] - x @ models
-        for total, own, left in zip(found, shares.T, residual.T, strict=True):
+        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], x @ models)
+        for total, own, left in zip(found, shares.T, scores.T, strict=True):
             counts = (sizes > 1) & (own > _NEGLIGIBLE)
             scale = np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1))
             e = x * (left * np.repeat(scale, sizes))[:, None]

@@ -78,9 +78,9 @@ def _apart(model: Model) -> list[RenderableType]:
         told = "; ".join(str(trait) for trait in traits(model, j, 2))
         if told:
             parts.append(f"Kind {j} stands out by {escape(told)}.")
-    pooled = model.details.get("pooled_noise")
-    if pooled is not None and model.n_clusters > 1:
-        error = digits(typical_error(model))
+    pooled, typical = model.details.get("pooled_noise"), typical_error(model)
+    if typical is not None and pooled is not None and model.n_clusters > 1:
+        error = digits(typical)
         parts.append(f"A row is typically missed by {error}; by {digits(pooled)} with one model for all.")
     return parts
 
@@ -217,14 +217,15 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
         "kind",
         *(["placed"] if sizes else []),
         "share",
-        "noise",
+        *([] if model.noise is None else ["noise"]),
         *(["intercept"] if model.has_intercept else []),
     ):
         table.add_column(heading, justify="right")
     for feature in shown:
         table.add_column(escape(model.features[feature]), justify="right")
     for j in range(model.n_clusters):
-        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", digits(model.noise[j])]
+        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}"]
+        cells += [] if model.noise is None else [digits(model.noise[j])]
         if model.has_intercept:
             cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
         for feature in shown:

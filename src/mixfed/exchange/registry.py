@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..families.base import Loss
-from .anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
+from .anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Expand, Project
 from .base import Batch, BatchReply, Traffic
 from .census import Census, CensusSum, LargestNorm, LargestNormSum
 from .local_update import FedAvg, FedProx, LocalUpdate, Mixture, ModelSum
@@ -16,6 +16,7 @@ _QUERIES = (
     ApplyMoment,
     Census,
     Descend,
+    Expand,
     RandomEffectsSums,
     MixtureSums,
     Gram,

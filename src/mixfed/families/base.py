@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.errors import SettingsError
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,6 @@ class Loss:
 
 
 SQUARED = Loss("squared", 0)
-LOSSES = {loss.name: loss for loss in (SQUARED,)}
-
-
-def loss_named(name: str) -> Loss:
-    """Find a loss by its name."""
-    if name not in LOSSES:
-        raise SettingsError(f"unknown loss '{name}'; choose from {', '.join(LOSSES)}")
-    return LOSSES[name]
 
 
 def value(code: int, y: Any, predictor: Any) -> Any:

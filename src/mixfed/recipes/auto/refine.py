@@ -280,7 +280,8 @@ def _rank(field: _Field, reply: MixtureReply, dampings: tuple[float, ...], rules
         said = reply.pick(c, [field.informed.index(c)] if c in field.informed else [])
         steps, newton_decrement = field.trials.pick([]), np.inf
         if len(said.missing):
-            steps, newton_decrement = newton(field.trials, reply, c, said.missing[0], dampings, rules)
+            informed, halved = said.missing[0], not rules.family.quadratic
+            steps, newton_decrement = newton(field.trials, reply, c, informed, dampings, rules, halved)
         found = Maximum(
             field.trials.pick(c), float(value[c]), float(reply.likelihood[c]), said, rules, newton_decrement
         )

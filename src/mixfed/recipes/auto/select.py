@@ -26,10 +26,11 @@ from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
 from .anchor_starts import anchor_candidates
+from .info import Info
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .summed_starts import summed_candidates
-from .survey import Info, Survey
+from .survey import Survey
 
 if TYPE_CHECKING:
     from ..personal.fitted import Fitted
@@ -147,7 +148,8 @@ class Selection:
     def _penalty(self, found: Maximum, asked: MixtureReply) -> float:
         """Give the number of parameters times the logarithm of the rows asked."""
         _, k, dim = found.mixture.theta.shape
-        free = k * dim + (1 if self.settings.shared_noise else k) + k - 1
+        noises = (1 if self.settings.shared_noise else k) if found.rules.family.has_dispersion else 0
+        free = k * dim + noises + k - 1
         return float(free * np.log(asked.rows[0].sum()))
 
     def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Maximum:
@@ -213,7 +215,7 @@ class Selection:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
         if self.survey.anchors is not None:
             return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
-        rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
+        rules, keep = self.survey.rules, self.survey.worth_keeping(k, quick)
         return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
 
     def one(self, phase: str, conversation: Generator[Query[Any, Any], Any, T], who: Sample | None = None) -> T:

@@ -142,3 +142,11 @@ def test_the_predictor_of_a_mean_has_it(family):
 def test_a_family_is_found_by_its_name_and_by_its_loss(family):
     assert family_named(family.name) is family
     assert family_named(family.loss) is family
+
+
+@EVERY
+def test_scores_and_weights_are_bounded_as_the_family_says(family):
+    y, eta = targets(family, np.random.default_rng(5))
+    terms = family.terms(y, 3.0 * eta, np.zeros(1))
+    assert (np.abs(terms.score) <= family.most_score).all()
+    assert (terms.weight <= family.most_weight).all()

@@ -84,6 +84,9 @@ class Family(ABC):
     """Whether the log likelihood is quadratic in eta, so that one Newton step leads to its maximum."""
     discrete: bool
     """Whether targets are whole numbers."""
+    most_score: float
+    """|u| is not above, and w is not above the next."""
+    most_weight: float
     ridge: float
     """Of the penalty ridge / 2 |theta - pooled|^2 in standard units, unless the user gives another."""
 

@@ -67,5 +67,7 @@ BINOMIAL = Binomial(
     rescales=False,
     quadratic=False,
     discrete=True,
+    most_score=1.0,
+    most_weight=0.25,
     ridge=1.0,
 )

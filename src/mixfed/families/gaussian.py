@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,5 +68,7 @@ GAUSSIAN = Gaussian(
     rescales=True,
     quadratic=True,
     discrete=False,
+    most_score=math.inf,
+    most_weight=1.0,
     ridge=0.0,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,5 +74,7 @@ POISSON = Poisson(
     rescales=False,
     quadratic=False,
     discrete=True,
+    most_score=math.inf,
+    most_weight=math.inf,
     ridge=1.0,
 )

@@ -160,3 +160,33 @@ def test_a_loss_is_a_family_by_another_name():
     clients = simulated("binomial", n_clients=60)[0]
     model = fit(LocalPool(clients), clients.features, 1, AutoSettings(), loss="logistic").model
     assert (model.family, model.loss) == ("binomial", "logistic")
+
+
+@EACH
+@pytest.mark.parametrize(
+    "settings", [{"update": "fedprox"}, {"update": "fedavg", "step": 0.2, "local_steps": 1}], ids=["FedProx", "FedAvg"]
+)
+def test_local_updates_come_near_the_maximum(family, settings):
+    clients = simulated(family, n_clients=150)[0]
+    exact = fitted(clients, 2, family).model
+    found = fitted(clients, 2, family, refine_rounds=3000, **settings)
+    assert found.model.log_likelihood == pytest.approx(exact.log_likelihood, abs=2.0)
+    if settings["update"] == "fedavg":  # whose single steps have the maximum as their end
+        np.testing.assert_allclose(found.model.theta, exact.theta, atol=1e-3)
+
+
+@EACH
+def test_hard_labels_end_where_no_client_changes_its_kind(family):
+    clients = simulated(family)[0]
+    found = fitted(clients, 2, family, membership="hard", ridge=0.0)
+    model = found.model
+    assert found.stop == "no client changed its kind"
+    logs = []
+    for begin, end in zip(clients.offsets[:-1], clients.offsets[1:], strict=True):
+        eta = clients.design[begin:end] @ model.theta.T
+        logs.append(family_named(family).terms(clients.y[begin:end, None], eta, np.zeros(1)).likelihood.sum(axis=0))
+    own = np.repeat((np.array(logs) + np.log(model.weights)).argmax(axis=1), clients.rows)
+    for j in range(2):
+        whose = clients.phi[own == j], clients.y[own == j], np.array([0, (own == j).sum()])
+        rows = Clients(*whose, clients.ids[:1], clients.features)
+        np.testing.assert_allclose(model.theta[j], glm(rows, family).params, rtol=1e-4, atol=1e-6)

@@ -66,7 +66,7 @@ def _split_moments(query: SplitMoments, clients: ClientData, kernels: ModuleType
 
 @answer.register
 def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> ModelSum:
-    mixture = query.mixture
+    mixture, family = query.mixture, family_named(query.units.family)
     arguments = (
         np.ascontiguousarray(mixture.theta[0].T),
         mixture.log_weight[0],
@@ -77,6 +77,11 @@ def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> M
     )
 
     def one(block: Clients) -> ModelSum:
+        if family is not GAUSSIAN:
+            x, _ = query.units.scaled(block.design, block.y)
+            rows = x @ query.units.whiten, block.y, x @ query.units.slope, block.offsets
+            update = update_arguments(query.update)
+            return model_sum(block, kernels.generic_updates(family, *rows, *arguments[:2], *update))
         z, residual = query.units.standardise(block.design, block.y)
         return model_sum(block, kernels.local_updates(z, residual, block.offsets, *arguments))
 

@@ -4,6 +4,7 @@ from .anchor_em import drawn as drawn, em_steps as em_steps, quadratic_form as q
 from .client_effects import client_effects as client_effects
 from .expansion import expand as expand
 from .generic import generic_sums as generic_sums
+from .generic_updates import generic_updates as generic_updates
 from .leave_one_out import leave_one_out as leave_one_out
 from .local_updates import FEDAVG as FEDAVG, FEDPROX as FEDPROX, local_updates as local_updates
 from .memberships import hardest as hardest, memberships as memberships, softmax as softmax

@@ -194,6 +194,8 @@ class Selection:
     def _locally(self, batch: Candidates, update: Update, rules: Penalty) -> Maximum:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
         units, rounds = self.survey.units, self.settings.refine_rounds
+        # So that a step means the same whatever a row tells.
+        update = dataclasses.replace(update, step=update.step / self.survey.mean_weight)
         tries = [refine_locally(units, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
         best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
         return self.one("local updates", refine_locally(units, best.mixture, update, rounds, rules))

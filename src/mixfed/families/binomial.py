@@ -23,8 +23,8 @@ class Binomial(Family):
         # exp of numbers above 0 might be infinite, and 1 - mu would lose its digits.
         small = np.exp(-np.abs(eta))
         likelihood = y * eta - np.maximum(eta, 0.0) - np.log1p(small)
-        weight = small / (1.0 + small) ** 2
-        return Terms(likelihood, y - self.mean(eta), weight, None)
+        large = 1.0 / (1.0 + small)
+        return Terms(likelihood, y - np.where(eta > 0.0, large, small * large), small * large**2, None)
 
     def check_target(self, low: float, high: float, whole: bool) -> None:
         """Refuse what is neither 0 nor 1."""
@@ -39,7 +39,8 @@ class Binomial(Family):
     def mean(self, eta: Floats) -> Floats:
         """Give the probability of 1."""
         small = np.exp(-np.abs(eta))
-        return np.asarray(np.where(eta > 0.0, 1.0, small) / (1.0 + small))
+        large = 1.0 / (1.0 + small)
+        return np.asarray(np.where(eta > 0.0, large, small * large))
 
     def variance(self, eta: Floats, dispersion: Floats) -> Floats:
         """Give mu (1 - mu)."""

@@ -9,7 +9,6 @@ Shapes: n rows, m clients, C candidates, k kinds, L = C k models, D columns with
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints
-from ...core.symmetric import packed
 from ...families.base import Family
 from .memberships import hardest, softmax
 from .mixture import NEGLIGIBLE, NEGLIGIBLE_SINGLE, in_rows, missing_information
@@ -41,7 +40,7 @@ def generic_sums(
     (count, k), (width, total) = log_weight.shape, models.shape
     negligible = NEGLIGIBLE if phi.dtype == np.float64 else NEGLIGIBLE_SINGLE
     likelihood, score = np.zeros(count), np.zeros((total, width))
-    gram = np.zeros((total if curvature else 0, width, width))
+    gram = np.zeros((total if curvature else 0, width * (width + 1) // 2))
     missing = np.zeros((len(informed), k * (k + 1) // 2, width + 2, width + 2))
     membership, statistic = np.empty((len(offsets) - 1, total)), np.zeros((len(offsets) - 1, total))
     precision, first = np.exp(-log_variance), 0
@@ -59,14 +58,23 @@ def generic_sums(
             statistic[own] = by_client(terms.statistic, edges)
         score += (np.repeat(membership[own], sizes, axis=0) * terms.score).T @ x
         moved = membership[own] - before[own] if len(before) else membership[own]
-        for j in range(total if curvature else 0):
-            counts = np.repeat(np.abs(moved[:, j]) > negligible, sizes)
-            some, weight = x[counts], np.repeat(moved[:, j], sizes)[counts] * terms.weight[counts, j]
-            gram[j] += (some * weight[:, None]).T @ some
+        if curvature:
+            counting = np.where(np.abs(moved) > negligible, moved, 0.0)
+            gram += (np.repeat(counting, sizes, axis=0) * terms.weight).T @ _products(x)
         for i, c in enumerate(informed):
             of_c = slice(c * k, (c + 1) * k)
             scores = np.stack([by_client(column[:, None] * x, edges) for column in terms.score[:, of_c].T])
             half = 0.5 * statistic[own, of_c]
             missing[i] += missing_information(scores, half, sizes, precision[c], share[:, c])
-    sums = (score, packed(gram)) if curvature else (score,)
+    sums = (score, gram) if curvature else (score,)
     return in_rows(likelihood, membership, 0.5 * statistic, np.diff(offsets), *sums), missing, membership
+
+
+def _products(x: Floats) -> Floats:
+    """Multiply columns (n, D) with each other. -> x x^T of each row, packed (n, D (D + 1) / 2)."""
+    width = x.shape[1]
+    found = np.empty((len(x), width * (width + 1) // 2))
+    for a in range(width):
+        begin = a * (a + 1) // 2
+        np.multiply(x[:, : a + 1], x[:, a : a + 1], out=found[:, begin : begin + a + 1])
+    return found

@@ -148,7 +148,8 @@ def polish(
         if next_ is None or value < before - 1.0:
             if steps < _MOST_POLISH:
                 break
-            helped = yield from refine(units, Candidates.stack([start, mixture]), rules)
+            rounds = EM_ROUNDS if rules.family.quadratic else 0
+            helped = yield from refine(units, Candidates.stack([start, mixture]), rules, em_rounds=rounds)
             if helped is None or helped.next_step is None:
                 found = helped or found
                 break

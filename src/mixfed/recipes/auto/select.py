@@ -184,7 +184,11 @@ class Selection:
             return found
         more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
         if more is not None:  # a step on the way from few clients to all
-            found = self.one("refine", polish(units, found, steps=1), more)
+            if rules.family.quadratic:
+                found = self.one("refine", polish(units, found, steps=1), more)
+            else:  # the sample's maximum is farther from that of all, and one step is no way there
+                climbed = self.one("refine", refine(units, found.mixture, rules, em_rounds=0, near=self._near()), more)
+                found = climbed or found
         return self.one("refine", polish(units, found, elsewhere=True))
 
     def _near(self) -> float:

@@ -142,18 +142,22 @@ def comparison_table(found: Comparison) -> list[RenderableType]:
     title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
     table = Table(title=title, title_justify="left")
     few = "small clients" if found.held_out_small else ""
-    for heading in ("", "error", *([few] if few else []), "kinds", "seconds"):
+    of_family = ["deviance"] if found.outcomes[0].deviance is not None else []
+    for heading in ("", "error", *([few] if few else []), *of_family, "kinds", "seconds"):
         table.add_column(heading, justify="right" if heading else "left")
     best = min(one.rmse for one in found.outcomes)
     best_small = min(one.rmse_small for one in found.outcomes) if few else 0.0
     for one in found.outcomes:
         cells = [_best(f"{one.rmse:.4g}", one.rmse <= best)]
         cells += [_best(f"{one.rmse_small:.4g}", one.rmse_small <= best_small)] if few else []
+        cells += [] if one.deviance is None else [f"{one.deviance:.4g}"]
         table.add_row(one.rival, *cells, ", ".join(map(str, sorted(set(one.n_clusters)))), f"{one.seconds:.2f}")
     splits = len(found.outcomes[0].by_split)
     note = f"Root mean squared error, the mean of {splits} {'split' if splits == 1 else 'splits'}; the best is bold."
     if few:
         note += f" Small clients have at most {SMALL} rows to be fitted to."
+    if of_family:
+        note += " The deviance of a row is twice the log likelihood that its prediction loses."
     return [table, f"[dim]{note}[/dim]"]
 
 

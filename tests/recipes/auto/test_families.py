@@ -5,12 +5,25 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import statsmodels.api as sm
 from scipy.special import logsumexp
 
 from helpers.families import COUNTING, simulated
-from mixfed import AutoSettings, Clients, DataError, LocalPool, PaperSettings, SettingsError, fit_auto, label_agreement
+from mixfed import (
+    AutoSettings,
+    Clients,
+    DataError,
+    LocalPool,
+    MixedRegressor,
+    PaperSettings,
+    SettingsError,
+    fit_auto,
+    label_agreement,
+    pack,
+)
 from mixfed.families.registry import family_named
 from mixfed.recipes import fit
 
@@ -190,3 +203,34 @@ def test_hard_labels_end_where_no_client_changes_its_kind(family):
         whose = clients.phi[own == j], clients.y[own == j], np.array([0, (own == j).sum()])
         rows = Clients(*whose, clients.ids[:1], clients.features)
         np.testing.assert_allclose(model.theta[j], glm(rows, family).params, rtol=1e-4, atol=1e-6)
+
+
+@EACH
+def test_a_packed_folder_gives_the_same_model(family, tmp_path):
+    clients = simulated(family)[0]
+    columns = {"client": np.repeat(clients.ids, clients.rows), "y": clients.y}
+    pq.write_table(pa.table(columns | {f"x_{j}": clients.phi[:, j] for j in range(3)}), tmp_path / "rows.parquet")
+    store = pack(tmp_path / "rows.parquet", tmp_path / "packed", "client", "y")
+    expected = fitted(clients, 2, family).model
+    found = fitted(store, 2, family).model
+    np.testing.assert_array_equal(found.theta, expected.theta)
+    np.testing.assert_array_equal(found.assign(store).probabilities, expected.assign(clients).probabilities)
+
+
+@EACH
+def test_predictions_are_means_and_intervals_hold_as_many_targets_as_they_say(family):
+    clients, _, _ = simulated(family, n_clients=800)
+    owner = np.repeat(clients.ids, clients.rows)
+    fit = MixedRegressor(2, family=family).fit(clients.phi, clients.y, groups=owner)
+    found = fit.predict(clients.phi, groups=owner)
+    assert found.mean() == pytest.approx(clients.y.mean(), rel=0.02)
+    assert (found > 0).all()
+    assert (found < 1).all() or family == "poisson"
+    low, high = fit.predict_interval(clients.phi, groups=owner, level=0.9).T
+    assert np.mean((low <= clients.y) & (clients.y <= high)) >= 0.89
+    assert fit.noise_ is None
+    assert fit.log_likelihood_ == fit.model_.log_likelihood
+    residuals = fit.model_.details["residuals"]
+    middle, counts = np.convolve(residuals["edges"], [0.5, 0.5], "valid"), np.sum(residuals["counts"], axis=0)
+    assert middle @ counts / counts.sum() == pytest.approx(0.0, abs=0.05)
+    assert middle**2 @ counts / counts.sum() == pytest.approx(1.0, abs=0.1)

@@ -41,6 +41,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Give every model a constant term.
     start : array of shape (n_features,) or (n_clusters, n_features), or None, default=None
         A model, or one per kind, to try besides the recipe's own. The auto recipe gives the same result whatever it is.
+    family : {"gaussian", "binomial", "poisson"}, default="gaussian"
+        What the target is: a number, 0 or 1, or a count (auto recipe). Predictions are means: probabilities, or rates.
     personal : bool, default=False
         Give every client a deviation of its own from the model of its kind (auto recipe): a mixture of linear mixed
         models, or with one kind the classical one.
@@ -55,8 +57,10 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Constant terms.
     weights_ : ndarray of shape (n_clusters,)
         Shares of clients.
-    noise_ : ndarray of shape (n_clusters,)
-        Standard deviation of the noise in each kind.
+    noise_ : ndarray of shape (n_clusters,) or None
+        Standard deviation of the noise in each kind; None for a family without.
+    log_likelihood_ : float or None
+        Log likelihood with all constants (auto recipe).
     coef_error_ : ndarray of shape (n_clusters, n_features) or None
         Standard errors of the coefficients (auto recipe).
     intercept_error_ : ndarray of shape (n_clusters,) or None
@@ -111,6 +115,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings: AutoSettings | PaperSettings | None = None,
         fit_intercept: bool = True,
         start: Any = None,
+        family: str = "gaussian",
         personal: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -119,6 +124,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.fit_intercept = fit_intercept
         self.start = start
+        self.family = family
         self.personal = personal
         self.random_state = random_state
 
@@ -151,11 +157,12 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_: Floats = model.coef
         self.intercept_: Floats = model.intercept
         self.weights_: Floats = model.weights
-        self.noise_: Floats = model.noise
+        self.noise_: Floats | None = model.noise
         self.coef_error_: Floats | None = model.coef_error
         self.intercept_error_: Floats | None = model.intercept_error
         self.n_clusters_: int = model.n_clusters
         self.bic_ = model.bic
+        self.log_likelihood_ = model.log_likelihood
         self.choice_: list[dict[str, Any]] = model.details.get("choice", [])
         self.warnings_: list[str] = list(model.warnings)
         self.clients_: Array = assigned.ids
@@ -309,7 +316,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             settings = dataclasses.replace(settings, personal=True)
         if self.start is not None:
             settings = dataclasses.replace(settings, start=self._start(1 if paper else 2))
-        return fit(LocalPool(clients), clients.features, k, settings, seed=self._seed())
+        return fit(LocalPool(clients), clients.features, k, settings, loss=self.family, seed=self._seed())
 
     def _start(self, most_dimensions: int) -> Any:
         """Give the caller's start as settings hold it: a tuple of numbers, or of such tuples."""

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from helpers.dask_cluster import Disturbed, auto, bare_cluster, distributed, equal, healed, same
-from mixfed import LocalPool, MixfedError, PaperSettings, PoolError, fit_paper, simulate
+from helpers.families import COUNTING, simulated
+from mixfed import AutoSettings, LocalPool, MixfedError, PaperSettings, PoolError, fit_auto, fit_paper, simulate
 from mixfed.clients.dask import DaskPool
 from mixfed.exchange.anchors import Descend, Project
 from mixfed.exchange.census import Census
@@ -42,6 +43,17 @@ def test_the_auto_recipe_finds_the_model_of_a_local_pool(client, made, changes):
     local, spread = LocalPool(made.clients), DaskPool(client, made.clients)
     expected, found = (auto(pool, made.clients, **changes) for pool in (local, spread))
     same(found.model, expected.model)
+    assert spread.traffic == local.traffic
+
+
+@pytest.mark.parametrize("family", COUNTING)
+def test_classes_and_counts_are_fitted_as_in_a_local_pool(client, family):
+    clients = simulated(family)[0]
+    local, spread = LocalPool(clients), DaskPool(client, clients, 5)
+    settings = AutoSettings(family=family)
+    expected, found = (fit_auto(pool, clients.features, 2, settings).model for pool in (local, spread))
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.theta_error, expected.theta_error, rtol=1e-9, atol=1e-9)
     assert spread.traffic == local.traffic
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.clients import random_clients
 from mixfed import SettingsError
+from mixfed.families.gaussian import GAUSSIAN
 from mixfed.kernels import MOST_PLAIN, chosen, compiled, plain
 from mixfed.kernels.compiled import TWINS
 
@@ -96,6 +97,23 @@ def test_a_model_that_is_no_number_shows_in_both(hard):
 
 
 @pytest.mark.compiles
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("seed", range(10))
+def test_generic_sums_of_a_normal_target_are_those_of_its_own_kernel(seed, kind):
+    rng, rows, units, (count, k, width), log_weight, informed = problem(seed, kind)
+    models = np.ascontiguousarray(rng.standard_normal((width, count * k)).astype(kind))
+    log_variance, nobody = variances(rng, count, k), np.empty((0, count * k))
+    for hard in (False, True):
+        for curvature in (False, True):
+            about = (*rows, *units, 0.3, 1.7, models, log_variance, log_weight, hard, curvature, informed)
+            for kernels in (compiled, plain):
+                expected = kernels.mixture_sums(*about, nobody)
+                same(plain.generic_sums(GAUSSIAN, *about, nobody), expected, TOLERANCE[kind])
+                moved = (*about[:8], log_variance + 0.1, *about[9:], expected[2])
+                found = plain.generic_sums(GAUSSIAN, *moved)
+                same(found, kernels.mixture_sums(*moved), 10 * TOLERANCE[kind])
+
+
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("seed", range(10))
 def test_local_updates(seed, kind):

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from helpers.families import COUNTING, simulated as classes_or_counts
 from helpers.personal import TWO, simulated
 from mixfed import Clients, DataError, SettingsError
 from mixfed.evaluation.compare import RIVALS, _ridge, _Task, compare, hold_out
@@ -111,3 +112,17 @@ def test_bad_input_is_told():
         compare(rows_from_arrays(X, None, owner))
     with pytest.raises(DataError, match="one row"):
         compare(rows_from_arrays(X, y, np.arange(len(y))))
+
+
+@pytest.mark.parametrize("family", COUNTING)
+def test_classes_and_counts_are_compared_by_deviance(family):
+    clients = classes_or_counts(family, n_clients=200)[0]
+    rows = rows_from_arrays(clients.phi, clients.y, np.repeat(clients.ids, clients.rows), intercept=True)
+    found = compare(rows, 2, AutoSettings(family=family), splits=1)
+    one, hard, soft = found.outcomes
+    assert (one.rival, hard.rival, soft.rival) == ("one model", "kinds, hard", "kinds, soft")
+    assert soft.deviance < one.deviance
+    assert soft.rmse < one.rmse
+    assert found.to_dict()["outcomes"][0]["deviance"] == one.deviance
+    with pytest.raises(SettingsError, match="'mixed model' is for the family gaussian"):
+        compare(rows, 2, AutoSettings(family=family), rivals=["mixed model"])

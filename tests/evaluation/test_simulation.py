@@ -97,3 +97,18 @@ def test_same_seed_same_clients_and_other_seed_others():
 def test_impossible_designs_are_refused(arguments, message):
     with pytest.raises(SettingsError, match=message):
         simulate(**arguments)
+
+
+@pytest.mark.parametrize(("target", "level"), [("binomial", -1.0), ("poisson", 0.5)])
+def test_classes_and_counts_follow_their_linear_predictor(target, level):
+    made = simulate(n_clients=4000, dim=3, n_clusters=2, radius=0.8, target=target, level=level, seed=3)
+    owner = np.repeat(made.labels, made.clients.rows)
+    eta = np.einsum("nd,nd->n", made.clients.phi, made.theta[owner]) + level
+    mean = 1 / (1 + np.exp(-eta)) if target == "binomial" else np.exp(eta)
+    variance = mean * (1 - mean) if target == "binomial" else mean
+    left = (made.clients.y - mean) / np.sqrt(variance)
+    assert left.mean() == pytest.approx(0.0, abs=0.04)
+    assert left.std() == pytest.approx(1.0, abs=0.04)
+    np.testing.assert_allclose(made.oracle(), made.theta, atol=0.15)
+    with pytest.raises(SettingsError, match="target = 'wavy'"):
+        simulate(target="wavy")

@@ -25,7 +25,7 @@ def test_jobs(tmp_path):
         ({"seed": 2**63}, "more than the 64 bits"),
         ({"n_clusters": "3"}, "n_clusters = '3' is a str"),
         ({"min_share": float("nan")}, "min_share = nan must be"),
-        ({"loss": "other"}, "unknown loss"),
+        ({"loss": "other"}, "unknown family"),
     ):
         with pytest.raises(SettingsError, match=complaint):
             Job(**bad)

@@ -78,10 +78,10 @@ def test_any_bytes_get_an_answer(content):
 def test_a_complaint_about_what_is_no_text_is_an_answer(tmp_path):
     model = fit_auto(LocalPool(CLIENTS), CLIENTS.features, 2).model
     model.save(tmp_path / "model.json")
-    content = json.loads((tmp_path / "model.json").read_text()) | {"loss": "\ud800"}
+    content = json.loads((tmp_path / "model.json").read_text()) | {"family": "\ud800"}
     site = Site(CLIENTS, out=tmp_path / "site")
     answer = unpack(site.answer(pack(Ask("run", 1, False, pack_query(Conclude(json.dumps(content))), None))), Answer)
-    assert answer.complaint.startswith("unknown loss '\\ud800'")
+    assert "does not know the family '\\ud800'" in answer.complaint
 
 
 @pytest.mark.slow

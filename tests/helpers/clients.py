@@ -36,7 +36,7 @@ def client_rows(clients: Clients, i: int) -> tuple[np.ndarray, np.ndarray]:
 
 def own_models(query: LocalUpdate, clients: Clients) -> np.ndarray:
     """Every client's own estimate of its model: the entry of its kind in its local update, (n_clients, d)."""
-    kinds = memberships(query.mixture, clients, query.hard, query.loss).argmax(axis=1)
+    kinds = memberships(query.mixture, clients, query.hard).argmax(axis=1)
     from helpers.exchanges import answer  # which has clients of its own
 
     alone = (answer(query, clients.subset(np.array([i]))) for i in range(clients.n_clients))

@@ -10,7 +10,7 @@ import numpy as np
 from helpers.candidates import random_candidates
 from helpers.clients import random_clients, random_frame
 from mixfed.clients import answers
-from mixfed.exchange.anchors import ApplyMoment, Descend, Project
+from mixfed.exchange.anchors import ApplyMoment, Descend, Expand, Project
 from mixfed.exchange.base import Batch, Query, Traffic
 from mixfed.exchange.census import Census, LargestNorm
 from mixfed.exchange.local_update import FedAvg, FedProx, LocalUpdate, Mixture
@@ -45,6 +45,7 @@ def _queries():
         ApplyMoment(anchors, basis, transpose=True),
         Batch((census, step)),
         Project(units, rng.standard_normal((DIM, 2))),
+        Expand(units, rng.standard_normal((DIM, 2)), np.array([1.0, 0.0, 1.0])),
         Descend(anchors, basis, 0, 1, 9, 0.0, 0.5, 2),
     )
 

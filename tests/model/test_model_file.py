@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from helpers.families import COUNTING, simulated
 from mixfed import AutoSettings, DataError, LocalPool, fit_auto, simulate
 from mixfed.exchange.local_update import Mixture
 from mixfed.model.assignment import Assignment
@@ -41,7 +42,7 @@ def test_models_of_each_format_are_read_as_ever(name, tmp_path):
         ('{"format": "mixfed/9"}', "the format is 'mixfed/9', this version of mixfed reads 'mixfed/2' and 'mixfed/1'"),
         ('{"format": "mixfed/2"}', "damaged"),
         ('{"format": "mixfed/1"}', "damaged"),
-        ('{"format": "mixfed/2", "family": "poisson"}', "this version of mixfed does not know family: update mixfed"),
+        ('{"format": "mixfed/2", "flavour": "sweet"}', "this version of mixfed does not know flavour: update mixfed"),
     ],
 )
 def test_other_model_files_are_refused(tmp_path, content, message):
@@ -91,3 +92,19 @@ def test_models_and_assignments_survive_their_files(tmp_path, two):
     content["factor"] = [[[1.0]]]
     with pytest.raises(DataError, match="factor"):
         Model.from_json(json.dumps(content), "damaged")
+
+
+@pytest.mark.parametrize("family", COUNTING)
+def test_a_model_without_noise_comes_back_from_its_file(tmp_path, family):
+    clients = simulated(family, n_clients=60)[0]
+    model = fit_auto(LocalPool(clients), clients.features, 2, AutoSettings(family=family)).model
+    model.save(tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    assert (content["family"], content["noise"]) == (family, None)
+    assert content["log_likelihood"] == model.log_likelihood
+    again = Model.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.assign(clients).probabilities, model.assign(clients).probabilities)
+    for changed in ({"noise": [1.0, 1.0]}, {"loss": "squared"}, {"family": "wavy"}):
+        (tmp_path / "model.json").write_text(json.dumps(content | changed))
+        with pytest.raises(DataError):
+            Model.load(tmp_path / "model.json")

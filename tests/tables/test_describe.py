@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from helpers.tables import ROWS, table
@@ -74,3 +76,26 @@ def test_client_and_target_are_guessed(tmp_path, columns, client, target):
         assert (found.client, found.target) == (client, target)
         assert [column.name for column in found.columns] == list(columns)
         assert found.whole
+
+
+def test_notes_propose_a_family_for_classes_and_counts_alone(tmp_path):
+    rng, n = np.random.default_rng(0), 400
+    owner, x = np.repeat(np.arange(n // 4), 4), rng.standard_normal((n, 2))
+
+    def told(y, family="gaussian"):
+        pa.csv.write_csv(pa.table({"who": owner, "x": x[:, 0], "y": y}), tmp_path / "t.csv")
+        taken = Clients.from_file(tmp_path / "t.csv", "who", "y")
+        return notes(tmp_path / "t.csv", "who", "y", taken, family=family)
+
+    classes = (x[:, 0] > 0).astype(float)
+    assert "two values only" in told(classes)[0]
+    assert told(classes)[0].endswith("--family binomial fits probabilities")
+    assert told(1 + classes)[0].endswith("not as a class")
+    assert told(classes, "binomial") == ()
+    counts = rng.poisson(np.exp(x[:, 0])).astype(float)
+    assert told(counts)[0].endswith("--family poisson fits rates")
+    assert told(counts, "poisson") == ()
+    marks, pounds = rng.integers(3, 11, n).astype(float), np.round(rng.normal(900, 200, n))
+    marks[0] = 0.0
+    for other in (marks, pounds, counts + 0.5, -counts):
+        assert told(other) == ()

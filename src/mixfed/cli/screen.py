@@ -86,9 +86,9 @@ def _apart(model: Model) -> list[RenderableType]:
         told = "; ".join(str(trait) for trait in traits(model, j, 2))
         if told:
             parts.append(f"Kind {j} stands out by {escape(told)}.")
-    pooled = model.details.get("pooled_noise")
-    if pooled is not None and model.n_clusters > 1:
-        error = digits(typical_error(model))
+    pooled, typical = model.details.get("pooled_noise"), typical_error(model)
+    if typical is not None and pooled is not None and model.n_clusters > 1:
+        error = digits(typical)
         parts.append(f"A row is typically missed by {error}; by {digits(pooled)} with one model for all.")
     return parts
 
@@ -143,17 +143,21 @@ def comparison_table(found: Comparison) -> list[RenderableType]:
 
     title = f"Held-out error of {found.held_out:,} of {found.n_rows:,} rows, {found.n_clients:,} clients"
     few = found.held_out_small > 0
-    table = table_of(title, "", "error", *(["small clients"] if few else []), "kinds", "seconds")
+    of_family = ["deviance"] if found.outcomes[0].deviance is not None else []
+    table = table_of(title, "", "error", *(["small clients"] if few else []), *of_family, "kinds", "seconds")
     best = min(one.rmse for one in found.outcomes)
     best_small = min(one.rmse_small for one in found.outcomes) if few else 0.0
     for one in found.outcomes:
         cells = [_best(f"{one.rmse:.4g}", one.rmse <= best)]
         cells += [_best(f"{one.rmse_small:.4g}", one.rmse_small <= best_small)] if few else []
+        cells += [] if one.deviance is None else [f"{one.deviance:.4g}"]
         table.add_row(one.rival, *cells, ", ".join(map(str, sorted(set(one.n_clusters)))), f"{one.seconds:.2f}")
     splits = len(found.outcomes[0].by_split)
     note = f"Root mean squared error, the mean of {splits} {'split' if splits == 1 else 'splits'}; the best is bold."
     if few:
         note += f" Small clients have at most {SMALL} rows to be fitted to."
+    if of_family:
+        note += " The deviance of a row is twice the log likelihood that its prediction loses."
     return [table, f"[dim]{note}[/dim]"]
 
 
@@ -208,11 +212,13 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
     """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
     shown = by_difference(model)[:count]
     sizes = [] if assigned is None else [f"{size:,}" for size in assigned.sizes]
-    placed, intercept = ["placed"] if sizes else [], ["intercept"] if model.has_intercept else []
+    placed, noise = ["placed"] if sizes else [], [] if model.noise is None else ["noise"]
+    intercept = ["intercept"] if model.has_intercept else []
     names = [escape(model.features[feature]) for feature in shown]
-    table = table_of(title(model), "kind", *placed, "share", "noise", *intercept, *names, words=0)
+    table = table_of(title(model), "kind", *placed, "share", *noise, *intercept, *names, words=0)
     for j in range(model.n_clusters):
-        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}", digits(model.noise[j])]
+        cells = [str(j), *sizes[j : j + 1], f"{model.weights[j]:.1%}"]
+        cells += [] if model.noise is None else [digits(model.noise[j])]
         if model.has_intercept:
             cells.append(_cell(model.intercept[j], None if model.intercept_error is None else model.intercept_error[j]))
         for feature in shown:

@@ -10,14 +10,15 @@ import numpy as np
 from ..core.arrays import Array, Floats
 from ..core.threads import one_blas_thread
 from ..exchange.local_update import Mixture
-from ..families.base import SQUARED, Loss
+from ..families.base import SQUARED, Family
+from ..families.gaussian import GAUSSIAN
 from ..kernels import plain
 from .blocks import over_blocks
 from .packed import Clients
 from .store import ClientData
 
 
-def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, loss: Loss = SQUARED) -> Floats:
+def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, family: Family = GAUSSIAN) -> Floats:
     """Give every client's memberships, (n_clients, k). They stay with the clients: no query asks for them."""
     # In units of the noise: squares of a target in units of its own may overflow.
     unit = mixture.noise.max()
@@ -26,10 +27,17 @@ def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, loss:
     def one(block: Clients) -> Floats:
         # In double precision, whatever that of the rows: here nothing is centred, and an offset would cost the digits.
         phi, y, offsets = block.design.astype(np.float64, copy=False), block.y / unit, block.offsets
-        return plain.memberships(phi, y, offsets, *mixture_arguments(scaled, phi.dtype), hard, loss.code)[0]
+        return plain.memberships(phi, y, offsets, *mixture_arguments(scaled, phi.dtype), hard, SQUARED.code)[0]
+
+    def of_family(block: Clients) -> Floats:
+        eta = block.design.astype(np.float64, copy=False) @ mixture.theta.T
+        log_dispersion = 2.0 * np.log(np.broadcast_to(mixture.noise, mixture.weights.shape))
+        logs = plain.by_client(family.terms(block.y[:, None], eta, log_dispersion).likelihood, block.offsets)
+        logs += mixture_arguments(mixture, np.float64)[1]
+        return plain.hardest(logs)[0] if hard else plain.softmax(logs)[0]
 
     with one_blas_thread():
-        return np.concatenate(list(over_blocks(one, clients)))
+        return np.concatenate(list(over_blocks(one if family is GAUSSIAN else of_family, clients)))
 
 
 def mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, Floats]:

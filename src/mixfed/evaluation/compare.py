@@ -26,6 +26,9 @@ from ..exchange.census import Census
 from ..exchange.local_update import Mixture
 from ..exchange.random_effects import RandomEffects, RandomEffectsSums
 from ..exchange.units import StandardUnits
+from ..families.base import Family
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 from ..model.assignment import Assignment
 from ..model.model import Model
 from ..recipes.auto import fit_auto
@@ -58,6 +61,9 @@ class Outcome:
     """Both errors in each split."""
     n_clusters: tuple[int, ...]
     """Number of kinds in each split."""
+    deviance: float | None = None
+    """Twice the log likelihood that a held-out row loses by its prediction, on average; None for the family gaussian,
+    where that is the squared error. Of classes, the squared error is the Brier score."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +104,20 @@ def compare(
     ``share`` of the rows of each client is held out, at random and anew in each of the ``splits``; or, if ``when`` (n,)
     is given, the latest rows of each client, once. ``watch`` is told each rival and split before it begins.
     """
-    chosen = list(RIVALS if rivals is None else rivals)
+    settings = dataclasses.replace(settings or AutoSettings(), personal=False)
+    family = family_named(settings.family)
+    choice = list(RIVALS) if family is GAUSSIAN else list(_OF_ANY_FAMILY)
+    chosen = choice if rivals is None else list(rivals)
     for name in chosen:
         if name not in RIVALS:
-            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(RIVALS)}")
+            raise SettingsError(f"unknown rival '{name}'; choose from {', '.join(choice)}")
+        if name not in choice:
+            raise SettingsError(f"the rival '{name}' is for the family gaussian; choose from {', '.join(choice)}")
     if rows.y is None:
         raise DataError("these rows have no target")
     if not 0 < share < 1 or splits < 1:
         raise SettingsError(f"share = {share:g} must be between 0 and 1, and splits = {splits} at least 1")
-    settings = dataclasses.replace(settings or AutoSettings(), personal=False)
-    scores: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in chosen}
+    scores: dict[str, list[tuple[float, float, float, int, float]]] = {name: [] for name in chosen}
     held_out = []
     for split in range(1 if when is not None else splits):
         held = hold_out(rows.owner, share, draws.generator(seed, "hold out", split), when)
@@ -122,7 +132,7 @@ def compare(
             if watch is not None:
                 watch(name, split)
             scores[name].append(_score(name, task, test, small))
-    outcomes = tuple(_outcome(name, scores[name]) for name in chosen)
+    outcomes = tuple(_outcome(name, scores[name], family) for name in chosen)
     return Comparison(outcomes, len(rows.ids), len(rows.owner), *held_out[0])
 
 
@@ -187,6 +197,7 @@ RIVALS: dict[str, Callable[[_Task], Fitted]] = {
     "kinds + personal": lambda task: task.kinds(task.n_clusters, personal=True),
 }
 """All rivals, in the order of the table."""
+_OF_ANY_FAMILY = ("one model", "kinds, hard", "kinds, soft")
 
 
 def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
@@ -252,23 +263,26 @@ def _is_small(clients: Clients, test: Rows) -> Array:
     return few[test.owner]
 
 
-def _score(name: str, task: _Task, test: Rows, small: Array) -> tuple[float, float, float, int]:
-    """Fit one rival, and let it predict. -> both errors, seconds, number of kinds."""
+def _score(name: str, task: _Task, test: Rows, small: Array) -> tuple[float, float, float, int, float]:
+    """Fit one rival, and let it predict. -> both errors, seconds, number of kinds, deviance."""
     assert test.y is not None
     begun = time.perf_counter()
     model, known = RIVALS[name](task)
-    errors = (model.predict(test, known) - test.y) ** 2
+    predictions = model.predict(test, known)
+    errors = (predictions - test.y) ** 2
     seconds = time.perf_counter() - begun
+    deviance = float(model.target_family.deviance(test.y, predictions).mean())
     rmse_small = float(np.sqrt(errors[small].mean())) if small.any() else np.nan
-    return float(np.sqrt(errors.mean())), rmse_small, seconds, model.n_clusters
+    return float(np.sqrt(errors.mean())), rmse_small, seconds, model.n_clusters, deviance
 
 
-def _outcome(name: str, scores: Sequence[tuple[float, float, float, int]]) -> Outcome:
+def _outcome(name: str, scores: Sequence[tuple[float, float, float, int, float]], family: Family) -> Outcome:
     """Take the means over splits."""
-    rmse, rmse_small, seconds, n_clusters = zip(*scores, strict=True)
+    rmse, rmse_small, seconds, n_clusters, deviances = zip(*scores, strict=True)
+    deviance = None if family is GAUSSIAN else float(np.mean(deviances))
     small = [error for error in rmse_small if np.isfinite(error)]
     means = float(np.mean(rmse)), float(np.mean(small)) if small else np.nan, float(np.mean(seconds))
-    return Outcome(name, *means, tuple(zip(rmse, rmse_small, strict=True)), n_clusters)
+    return Outcome(name, *means, tuple(zip(rmse, rmse_small, strict=True)), n_clusters, deviance)
 
 
 def _or_none(number: float) -> float | None:

@@ -1,10 +1,12 @@
 """The paper's data model, and named families of it that are hard to fit.
 
 Client i has a hidden kind z_i drawn with ``weights``, a heavy-tailed number of rows n_i, and rows with
-y = <phi(x), theta_{z_i}> + noise, where x is sub-Gaussian with a covariance that may differ by kind.
+y = <phi(x), theta_{z_i}> + noise, where x is sub-Gaussian with a covariance that may differ by kind. Targets may also
+be classes or counts, of which <phi(x), theta_{z_i}> + level is the linear predictor.
 """
 
 import dataclasses
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -14,7 +16,10 @@ from ..clients.packed import Clients, offsets_of
 from ..core import draws
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import SettingsError
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import FAMILIES as FAMILIES_OF_TARGETS, family_named
 
+_NEWTON_STEPS = 12
 Law = Literal["normal", "uniform", "rademacher"]
 Layout = Literal["orthogonal", "nested", "mirror"]
 
@@ -30,6 +35,10 @@ class Design:
     weights: tuple[float, ...] | None = None
     """Shares of the kinds; equal by default."""
     noise: float = 0.3
+    target: str = GAUSSIAN.name
+    """What the target is: a name of `families`. Those other than gaussian have no ``noise``."""
+    level: float = 0.0
+    """Added to every linear predictor: rare classes and high counts."""
     radius: float = 1.5
     """Norm of the models (orthogonal, mirror) or of the centres of the pairs (nested)."""
     layout: Layout = "orthogonal"
@@ -53,6 +62,8 @@ class Design:
             "dim": self.dim >= 1,
             "n_clusters": self.n_clusters >= 1,
             "noise": self.noise >= 0,
+            "target": self.target in FAMILIES_OF_TARGETS,
+            "level": np.isfinite(self.level),
             "radius": self.radius > 0,
             "layout": self.layout in get_args(Layout),
             "law": self.law in get_args(Law),
@@ -89,13 +100,29 @@ class Simulation:
         return {"client": np.repeat(clients.ids, clients.rows), "y": clients.y, **features}
 
     def oracle(self) -> Floats:
-        """Least squares with the true labels known: what no clustering can beat by much. -> (k, d)."""
+        """Fit each kind with the true labels known: what no clustering can beat by much. -> (k, d)."""
+        if self.design.target != GAUSSIAN.name or self.design.level:
+            return self._likeliest()
         owner = np.repeat(self.labels, self.clients.rows)
         fits = [
             np.linalg.lstsq(self.clients.phi[owner == j], self.clients.y[owner == j], rcond=None)[0]
             for j in range(len(self.theta))
         ]
         return np.array(fits)
+
+    def _likeliest(self) -> Floats:
+        """Maximise the likelihood of each kind by Newton's method, the true labels and the level known."""
+        family, owner, theta = (
+            family_named(self.design.target),
+            np.repeat(self.labels, self.clients.rows),
+            self.theta.copy(),
+        )
+        for j, _ in itertools.product(range(len(theta)), range(_NEWTON_STEPS)):
+            phi, y = self.clients.phi[owner == j], self.clients.y[owner == j]
+            terms = family.terms(y, phi @ theta[j] + self.design.level, np.zeros(1))
+            gram = (phi * terms.weight[:, None]).T @ phi + 1e-9 * np.eye(phi.shape[1])
+            theta[j] += np.linalg.solve(gram, phi.T @ terms.score)
+        return theta
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -146,7 +173,11 @@ def simulate(what: Design | str | None = None, *, seed: int = 0, **changes: Any)
     x = _features(plan, labels[owner], rng)
     phi, names = _monomials(x, plan.degree)
     theta = _models(plan, phi.shape[1], rng)
-    y = np.einsum("nd,nd->n", phi, theta[labels[owner]]) + plan.noise * rng.standard_normal(len(phi))
+    eta, family = np.einsum("nd,nd->n", phi, theta[labels[owner]]), family_named(plan.target)
+    if family is GAUSSIAN:
+        y = eta + plan.level + plan.noise * rng.standard_normal(len(phi))
+    else:
+        y = family.draw(rng, eta + plan.level, np.ones(1))
     clients = Clients(phi, y, offsets_of(rows), np.arange(plan.n_clients), names)
     return Simulation(clients, theta, labels, plan)
 

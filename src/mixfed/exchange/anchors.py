@@ -78,6 +78,19 @@ class AnchorEquations:
 
 
 @dataclass(frozen=True, eq=False)
+class Expand(PerClient[AnchorEquations]):
+    """Ask each anchor for its log likelihood to second order around its own ridge fit in a basis.
+
+    The reply is written as normal equations: `kernels.plain.expansion` says how.
+    """
+
+    units: StandardUnits
+    basis: Annotated[Floats, "d r"]
+    ridge: Annotated[Floats, "r*(r+1)/2"]
+    """Of the penalty t^T P t / 2: P, packed."""
+
+
+@dataclass(frozen=True, eq=False)
 class Project(PerClient[AnchorEquations]):
     """Ask each anchor for its normal equations in a basis."""
 

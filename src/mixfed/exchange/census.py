@@ -36,6 +36,8 @@ class CensusSum:
     """The sum of the targets."""
     target_low: float
     target_high: float
+    whole: bool
+    """Whether all targets are whole numbers."""
     single: bool
     """Whether some rows are in single precision."""
 
@@ -55,6 +57,7 @@ class CensusSum:
             self.target + other.target,
             min(self.target_low, other.target_low),
             max(self.target_high, other.target_high),
+            self.whole and other.whole,
             self.single or other.single,
         )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..families.base import Loss
-from .anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
+from .anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Expand, Project
 from .base import Batch, BatchReply, Traffic
 from .census import Census, CensusSum, LargestNorm, LargestNormSum
 from .local_update import FedAvg, FedProx, LocalUpdate, Mixture, ModelSum
@@ -15,7 +15,7 @@ from .units import StandardUnits
 MESSAGES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(ApplyMoment, BlockSum, Descend, AnchorReplies, Project, AnchorEquations),
+        *(ApplyMoment, BlockSum, Descend, AnchorReplies, Project, Expand, AnchorEquations),
         *(Batch, BatchReply, Traffic, Loss, StandardUnits),
         *(Census, CensusSum, LargestNorm, LargestNormSum),
         *(LocalUpdate, ModelSum, Mixture, FedAvg, FedProx),

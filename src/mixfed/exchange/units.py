@@ -1,4 +1,4 @@
-"""Standard units: whitened features, and the residual of the pooled fit over its own size.
+"""Standard units: whitened features, and the residual of the pooled fit over its own size; and what the target is.
 
 D columns of the table, d whitened features; w columns of a sum as it travels, D unless its query says otherwise.
 """
@@ -12,6 +12,8 @@ from typing import Annotated
 import numpy as np
 
 from ..core.arrays import Array, Floats
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,9 @@ class StandardUnits:
     constant: int | None
     """The column, if any, that takes up the shifts: the intercept or another that is constant."""
     constant_value: float
+    family: str = GAUSSIAN.name
+    """What the target is. If it may not be rescaled, target_centre is 0, scale 1, and slope the pooled linear
+    predictor."""
 
     @property
     def dim(self) -> int:
@@ -58,8 +63,11 @@ class StandardUnits:
 
     @property
     def whiten_rows(self) -> bool:
-        """Whether features are looked at in few dimensions: rows are whitened then, not sums, which are smaller."""
-        return 4 * self.dim <= 3 * len(self.inverse_sd)
+        """Whether features are looked at in few dimensions: rows are whitened then, not sums, which are smaller.
+
+        That takes a target from which the pooled fit can be subtracted.
+        """
+        return family_named(self.family).rescales and 4 * self.dim <= 3 * len(self.inverse_sd)
 
     @property
     def width(self) -> int:

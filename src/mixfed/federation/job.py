@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import SettingsError
-from ..families.base import loss_named
+from ..families.registry import family_named
 from ..recipes.settings import AutoSettings, PaperSettings, auto_settings, paper_settings
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -45,7 +45,7 @@ class Job:
             if type(getattr(self, name)) not in kinds:
                 raise SettingsError(f"{name} = {getattr(self, name)!r} is a {type(getattr(self, name)).__name__}")
         self.recipe_settings()
-        loss_named(self.loss)
+        family_named(self.loss)
         if self.recipe == "paper" and self.n_clusters is None:
             raise SettingsError("the paper's recipe does not find the number of kinds: give n_clusters")
         for name, least in (("timeout", 0.0), ("tries", 1), ("patience", 0.0), ("min_share", 0.0)):

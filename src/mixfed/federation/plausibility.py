@@ -12,14 +12,17 @@ import numpy as np
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.symmetric import places, triangle
-from ..exchange.anchors import AnchorEquations, AnchorReplies, BlockSum
+from ..exchange.anchors import AnchorEquations, AnchorReplies, BlockSum, Expand
 from ..exchange.base import ASKED_AT_ONCE, BatchReply
 from ..exchange.census import CensusSum, LargestNormSum
 from ..exchange.local_update import ModelSum
-from ..exchange.mixture import Candidates, LocalStep, MixtureNumbers, MixtureSums
+from ..exchange.mixture import Candidates, LocalStep, MixtureNumbers, MixtureReply, MixtureSums
 from ..exchange.moments import GramSum, PairSum
 from ..exchange.random_effects import LeftOutSum, RandomEffectsReply
 from ..exchange.shapes import MessageError
+from ..families.base import Family
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 from .messages import Enrolled
 
 _SLACK = 1e-4
@@ -93,7 +96,7 @@ def check_plausible(content: Any, query: Any, asked: Asked) -> None:
             _expect("rows", content.rows, rows)
             _expect_parts("clients", content.clients, clients)
             _expect_parts("rows", content.mass, rows)
-            if isinstance(query, LocalStep):  # in standard units
+            if isinstance(query, LocalStep) and family_named(query.units.family) is GAUSSIAN:  # in standard units
                 _expect("losses", content.loss / _sizes(query.mixture)[0], (0, asked.most))
             _expect("losses", content.loss, (0, np.inf))
         case BlockSum():
@@ -101,6 +104,12 @@ def check_plausible(content: Any, query: Any, asked: Asked) -> None:
         case AnchorEquations():
             if not np.array_equal(content.rows, asked.sizes):
                 raise MessageError("clients with other rows than they have")
+            if isinstance(query, Expand):
+                _expect("log likelihoods", content.square, (0, np.inf))
+                _expect_usual(content.cross, content.square)
+                most = asked.most * family_named(query.units.family).most_weight
+                _expect_gram(content.gram, query.basis.shape[1], most)
+                return
             _expect("squares", content.square, (0, asked.most))
             _expect_moments(content.gram, content.cross, content.square, asked.most)
         case AnchorReplies():
@@ -128,10 +137,39 @@ def _check_mixture(content: MixtureNumbers, query: MixtureSums, asked: Asked) ->
     said = content.named(k, width)
     _expect_parts("clients", said.clients, (asked.clients, asked.clients))
     _expect_parts("rows", said.rows, asked.rows)
+    family = family_named(query.units.family)
+    if family is not GAUSSIAN:
+        _expect_of_family(family, said, query, asked)
+        return
     _expect("squares", said.squares / _sizes(query.candidates), (0, asked.most))
     _expect_likelihood(said.likelihood, said.rows, query.candidates.log_variance)
     if query.curvature and query.since is None:
         _expect_moments(said.gram, said.score, said.squares, asked.most)
+
+
+def _expect_of_family(family: Family, said: MixtureReply, query: MixtureSums, asked: Asked) -> None:
+    """Expect what targets of a family can say of candidates."""
+    log_dispersion, rows = query.candidates.log_variance, said.rows.sum(axis=1)
+    _expect_usual(said.likelihood, said.score, said.missing)
+    most = family.most_likely(log_dispersion).max(axis=1) * rows
+    if (said.likelihood > most + _SLACK * (1.0 + np.abs(most))).any():
+        raise MessageError("a likelihood that cannot be")
+    _expect("squares", said.squares, (0, asked.most if family.has_dispersion else 0))
+    # Features have squares of 1 on average: by Cauchy and Schwarz, this is how far they can lead a score.
+    _expect("scores", np.abs(said.score), (0, asked.most * family.most_score))
+    if query.curvature and query.since is None:
+        _expect_gram(said.gram, query.units.width, asked.most * family.most_weight)
+
+
+def _expect_gram(gram: Floats, dim: int, most: float) -> None:
+    """Expect sums w z z^T (..., v), packed, of columns (d) whose squares are bounded, and bound their products."""
+    own = gram[..., _diagonal(dim)]
+    _expect("squares", own, (0, most))
+    _expect_usual(gram)
+    own = np.sqrt(np.maximum(own, 0.0))
+    rows, columns = triangle(dim)
+    if (np.abs(gram) > (1.0 + _SLACK) * own[..., rows] * own[..., columns] + _SLACK * own.max() ** 2).any():
+        raise MessageError("products that are larger than their squares allow")
 
 
 def _beyond(low: Any, high: Any, total: Any, rows: float) -> Any:

@@ -20,10 +20,12 @@ from ..core.errors import DataError, SettingsError
 from ..core.files import write_json
 from ..core.names import INTERCEPT
 from ..exchange.local_update import Mixture
-from ..families.base import loss_named
+from ..families.base import Family
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 from .assignment import Assignment
 from .model_file import content_of, read_model, text_of
-from .prediction import foreseen, mixture_quantile
+from .prediction import count_quantile, foreseen, mixture_quantile
 
 
 def kind_order(weights: Floats, theta: Floats) -> Ints:
@@ -44,8 +46,8 @@ class Model:
     """(k,), zero if there is none."""
     weights: Floats
     """(k,): shares of clients."""
-    noise: Floats
-    """(k,): standard deviations."""
+    noise: Floats | None
+    """(k,): standard deviations; None for a family without."""
     has_intercept: bool
     loss: str
     recipe: str
@@ -61,12 +63,19 @@ class Model:
     """The columns of the table that the fit read, so that other tables can be read alike."""
     target_column: str | None = None
     warnings: tuple[str, ...] = ()
+    family: str = GAUSSIAN.name
+    """What the target is: see `families`."""
     details: dict[str, Any] = field(default_factory=dict)
     """What else the recipe says of the fit: settings, rows of each kind, census."""
 
     @classmethod
     def from_mixture(
-        cls, mixture: Mixture, features: tuple[str, ...], errors: Floats | None = None, **rest: Any
+        cls,
+        mixture: Mixture,
+        features: tuple[str, ...],
+        errors: Floats | None = None,
+        family: Family = GAUSSIAN,
+        **rest: Any,
     ) -> Model:
         """Make a model of theta (k, d) and its standard errors, the intercept, if any, being the last feature."""
         has_intercept = features[-1:] == (INTERCEPT,)
@@ -76,11 +85,12 @@ class Model:
             coef=mixture.theta[:, :split],
             intercept=mixture.theta[:, split] if has_intercept else np.zeros(len(mixture.theta)),
             weights=mixture.weights,
-            noise=mixture.noise,
+            noise=mixture.noise if family.has_dispersion else None,
             has_intercept=has_intercept,
             coef_error=None if errors is None else errors[:, :split],
             intercept_error=errors[:, split] if errors is not None and has_intercept else None,
-            **rest,
+            family=family.name,
+            **{"loss": family.loss, **rest},
         )
 
     @property
@@ -108,7 +118,17 @@ class Model:
     @property
     def mixture(self) -> Mixture:
         """The models with weights and noise."""
-        return Mixture(self.theta, self.weights, self.noise)
+        return Mixture(self.theta, self.weights, self.scale)
+
+    @property
+    def target_family(self) -> Family:
+        """What the target is."""
+        return family_named(self.family)
+
+    @property
+    def scale(self) -> Floats:
+        """(k,): roots of the dispersion: the noise, or 1 where there is none."""
+        return np.ones(self.n_clusters) if self.noise is None else self.noise
 
     @property
     def personal(self) -> bool:
@@ -119,6 +139,11 @@ class Model:
     def bic(self) -> float | None:
         """The Bayesian information criterion, if the recipe gives it: less is better."""
         return self.details.get("bic")
+
+    @property
+    def log_likelihood(self) -> float | None:
+        """The log likelihood with all constants, if the recipe gives it."""
+        return self.details.get("likelihood")
 
     @property
     def deviation(self) -> Floats | None:
@@ -138,28 +163,32 @@ class Model:
             wanted = small if uncertainty is None else uncertainty
             found = own_effects(self.mixture, self.factor, clients, wanted)
             return Assignment(clients.ids, clients.rows, *found)
-        return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, loss=loss_named(self.loss)))
+        return Assignment(clients.ids, clients.rows, memberships(self.mixture, clients, family=self.target_family))
 
     def predict(self, rows: Any, known: Assignment | None = None) -> Floats:
-        """Predict the targets of rows, in their order. -> (n_rows,).
+        """Predict the targets of rows, in their order: their means, which are probabilities or rates. -> (n_rows,).
 
         ``rows`` is a data frame that has the model's features and, for ``known`` clients, their column; or `Rows`.
         A client in ``known`` gets the mean over kinds weighted by its own probabilities, and by its own deviation from
         each; any other client the mean weighted by the shares of the kinds.
         """
         share, means, _ = foreseen(self, rows, known, spread=False)
-        return np.asarray(np.einsum("nk,nk->n", means, share))
+        return np.asarray(np.einsum("nk,nk->n", self.target_family.mean(means), share))
 
     def predict_interval(self, rows: Any, known: Assignment | None = None, level: float = 0.9) -> Floats:
         """Give the bounds between which the targets of rows are with probability ``level``. -> (n_rows, 2).
 
-        They are quantiles of the mixture over kinds of normal distributions, which are made of the noise and of what is
-        not known of the client's kind and deviation. What is not known of the model itself is not in them.
+        They are quantiles of the mixture over kinds of the family's distributions: of normal ones, which are made of
+        the noise and of what is not known of the client's kind and deviation, or of whole numbers. What is not known of
+        the model itself is not in them.
         """
         if not isinstance(level, Real) or not 0 < level < 1:
             raise SettingsError(f"level = {level!r} must be between 0 and 1")
         about = foreseen(self, rows, known, spread=True)
         tail = 0.5 * (1.0 - level)
+        if self.target_family.discrete:
+            bounds = [count_quantile(self.target_family, *about, share) for share in (tail, 1.0 - tail)]
+            return np.column_stack(bounds)
         return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
 
     def own_coefficients(self, known: Assignment) -> Floats:

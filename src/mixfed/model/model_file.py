@@ -11,6 +11,8 @@ import numpy as np
 
 from ..core.errors import DataError
 from ..core.names import MODEL
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import FAMILIES, family_named
 
 if TYPE_CHECKING:
     from .model import Model
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = "mixfed/2"
 FORMERLY = "mixfed/1"
 """Which is still read."""
-_FOLLOWING = ("n_clusters", "personal", "deviation", "bic")
+_FOLLOWING = ("n_clusters", "personal", "deviation", "bic", "log_likelihood")
 """What a file says although it follows from the rest."""
 
 
@@ -56,6 +58,9 @@ def read_model(kind: type[Model], text: str, source: str) -> Model:
             f"{source}: the format is '{found}', this version of mixfed reads '{FORMAT}' and '{FORMERLY}': "
             "update mixfed, or fit again"
         )
+    family = str(content.get("family", GAUSSIAN.name))
+    if family not in FAMILIES:
+        raise DataError(f"{source}: this version of mixfed does not know the family '{family}': update mixfed")
     known = {item.name for item in dataclasses.fields(kind)} | set(_FOLLOWING)
     if strange := sorted(content.keys() - known):
         raise DataError(f"{source}: this version of mixfed does not know {', '.join(strange)}: update mixfed")
@@ -86,13 +91,16 @@ def _check(model: Model) -> None:
         part = getattr(model, name)
         if part is not None and (part.shape != shape or not np.isfinite(part).all()):
             raise ValueError(f"{name} is not {shape} finite numbers")
-    if (model.noise < 0).any() or (model.weights < 0).any():
+    family = family_named(model.family)
+    if (model.noise is None) == family.has_dispersion or model.loss != family.loss:
+        raise ValueError(f"noise or loss are not those of the family {family.name}")
+    if (model.scale < 0).any() or (model.weights < 0).any():
         raise ValueError("noise or weights are below 0")
     if model.factor is not None:
         wide = dim + model.has_intercept
         if model.factor.ndim != 3 or model.factor.shape[:2] != (k, wide) or not np.isfinite(model.factor).all():
             raise ValueError(f"factor is not {(k, wide, 'r')} finite numbers")
-        if (model.noise <= 0).any() or model.loss != "squared":
+        if (model.scale <= 0).any() or model.loss != "squared":
             raise ValueError("personal models need noise and squared loss")
     if k < 1 or type(model.has_intercept) is not bool:
         raise ValueError("no kinds, or has_intercept is neither true nor false")

@@ -19,6 +19,7 @@ from ..core.errors import DataError
 from ..core.names import INTERCEPT
 from ..core.symmetric import packed, unpacked
 from ..exchange.local_update import Mixture
+from ..families.base import Family
 from ..tables.reading import read_rows
 from ..tables.roles import find_clients_and_columns
 from ..tables.rows import Rows
@@ -35,7 +36,7 @@ _AT_ONCE = 200_000
 
 
 def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) -> tuple[Floats, Floats, Floats]:
-    """Give probabilities, means and, if ``spread``, standard deviations of rows under each kind, (n, k) each."""
+    """Give probabilities, linear predictors and, if ``spread``, standard deviations of rows under each kind, (n, k)."""
     if not isinstance(rows, Rows):
         rows = rows_of(model, rows, known is not None)
     model.check_features(rows.features)
@@ -48,7 +49,7 @@ def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) ->
     found, told = places >= 0, places[places >= 0]
     share[found] = known.probabilities[told]
     if model.factor is None:
-        return share[rows.owner], rows.phi @ model.coef.T + model.intercept, np.tile(model.noise, (len(rows.owner), 1))
+        return share[rows.owner], rows.phi @ model.coef.T + model.intercept, np.tile(model.scale, (len(rows.owner), 1))
     width = model.factor.shape[2]
     effects = np.zeros((*share.shape, width))
     covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
@@ -114,3 +115,20 @@ def mixture_quantile(share: Floats, means: Floats, deviations: Floats, level: fl
         below = np.einsum("nk,nk->n", share, ndtr((middle[:, None] - means) / safe)) < level
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray(0.5 * (low + high))
+
+
+def count_quantile(family: Family, share: Floats, predictors: Floats, deviations: Floats, level: float) -> Floats:
+    """Give the quantile of mixtures of k distributions of whole numbers, by bisection. All (n, k) -> (n,).
+
+    It is the least number that the target is not above with probability ``level``.
+    """
+    dispersion = deviations**2
+    means = family.mean(predictors)
+    high = np.ceil((means + 10.0 * np.sqrt(family.variance(predictors, dispersion))).max(axis=1)) + 20.0
+    low = np.full(len(high), -1.0)
+    for _ in range(_HALVINGS):
+        middle = np.floor(0.5 * (low + high))
+        upto = np.einsum("nk,nk->n", share, family.cumulative(middle[:, None], predictors, dispersion))
+        enough = upto >= level - 1e-12
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high)

@@ -1,4 +1,4 @@
-"""What the models leave over: residuals over their noise, counted."""
+"""What the models leave over: residuals over their noise, or as quantiles of a standard normal target, counted."""
 
 from typing import Any
 
@@ -16,10 +16,14 @@ _RESIDUAL_ROWS = 200_000
 """Rows whose residuals are looked at, about: enough for the shape of a distribution."""
 _FARTHEST, _BINS = 5.0, 40
 """Residuals are counted up to so many standard deviations on each side, in so many bins."""
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+"""By multiples of it, numbers are spread evenly."""
 
 
 def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[str, Any]:
-    """Count residuals in units of each kind's noise, on a sample of the rows if there are many.
+    """Count residuals in units of each kind's noise, or quantile residuals where there is none.
+
+    If rows are many, a sample of them is looked at.
 
     ``assigned`` has all clients, in their order. Gives ``edges`` (b + 1,), ``counts`` (k, b), weighted by memberships,
     in whose first and last bin is also what lies beyond, and how many ``rows`` were looked at.
@@ -27,7 +31,8 @@ def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[s
     share = min(1.0, _RESIDUAL_ROWS / clients.n_rows)
     start = draws.uniform(model.seed, "residuals", 0, clients.keys)[:, 0]
     taken = np.floor(share * clients.rows + start).astype(np.int64)
-    scale, edges = np.where(model.noise > 0, model.noise, 1.0), np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
+    family = model.target_family
+    scale, edges = np.where(model.scale > 0, model.scale, 1.0), np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
 
     def one(span: tuple[int, int]) -> Floats:
         block, part = clients.block(*span), slice(*span)
@@ -38,7 +43,13 @@ def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[s
         place = np.ceil((nth - start[part][owner]) / share).astype(np.int64) - 1
         rows = block.offsets[owner] + np.minimum(place, block.rows[owner] - 1)
         some = Clients(block.phi[rows], block.y[rows], offsets, block.ids, block.features)
-        residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
+        if family.rescales:
+            residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
+        else:  # between the quantiles of one less than a target and of the target one is drawn
+            chance = draws.uniform(model.seed, "quantiles", 0, block.keys)[owner, 0]
+            chance = (chance + nth * _GOLDEN) % 1.0
+            eta = some.phi @ model.coef.T + model.intercept
+            residual = family.residuals(some.y[:, None], eta, scale**2, chance[:, None])
         if model.factor is not None:
             # Rows lie around their kind by its noise and by what its clients deviate.
             own = np.stack([((some.design @ factor) ** 2).sum(axis=1) for factor in model.factor], axis=1)

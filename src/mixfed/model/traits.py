@@ -76,15 +76,27 @@ def _measures(model: Model, kind: int) -> Iterator[tuple[str, Floats, float, flo
     rows = max(model.details["kind_rows"][kind], 1.0) if "kind_rows" in model.details else np.inf
     own = levels(model)
     if own is not None:
-        yield LEVEL, own, 1.0, float(model.noise[kind] / np.sqrt(rows))
+        yield LEVEL, own, 1.0, float(level_spreads(model)[kind] / np.sqrt(rows))
+    if model.noise is None:
+        return
     # A standard deviation is known to within one part in the root of twice the rows; less than that nobody minds.
     yield _NOISE, model.noise, 1.0, float(model.noise[kind] * max(_LEAST_NOISE, 1.0 / np.sqrt(2.0 * rows)))
 
 
 def levels(model: Model) -> Floats | None:
-    """Give each kind's target where all columns are at their means, (k,); None if it has no intercept to differ by."""
+    """Give each kind's mean where all columns are at their means, (k,); None if it has no intercept to differ by."""
     means = model.details.get("means")
-    return model.intercept + model.coef @ np.asarray(means) if model.has_intercept and means is not None else None
+    if not model.has_intercept or means is None:
+        return None
+    return model.target_family.mean(model.intercept + model.coef @ np.asarray(means))
+
+
+def level_spreads(model: Model) -> Floats:
+    """Give the standard deviation of a row of each kind where all columns are at their means, (k,)."""
+    if model.noise is not None:
+        return model.noise
+    predictor = model.intercept + model.coef @ np.asarray(model.details["means"])
+    return np.sqrt(model.target_family.variance(predictor, model.scale))
 
 
 def deviations(model: Model) -> Floats | None:
@@ -103,8 +115,10 @@ def counts(model: Model) -> tuple[int, int]:
     return sum(count for _, count in sizes), sum(size * count for size, count in sizes)
 
 
-def typical_error(model: Model) -> float:
-    """Give the standard deviation of the noise over all rows, whatever their kind."""
+def typical_error(model: Model) -> float | None:
+    """Give the standard deviation of the noise over all rows, whatever their kind; None for a family without."""
+    if model.noise is None:
+        return None
     rows = np.asarray(model.details.get("kind_rows", model.weights), dtype=np.float64)
     return float(np.sqrt(rows @ model.noise**2 / rows.sum()))
 

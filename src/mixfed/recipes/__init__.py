@@ -5,9 +5,12 @@ within its kind.
 `fit` is the one choice among them.
 """
 
+import dataclasses
+
 from ..core.errors import SettingsError
 from ..exchange.pool import Pool
-from ..families.base import SQUARED, loss_named
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 from ..model.fit import Fit, Watcher
 from .settings import AutoSettings, PaperSettings
 
@@ -18,20 +21,25 @@ def fit(
     n_clusters: int | None,
     settings: AutoSettings | PaperSettings,
     *,
-    loss: str = SQUARED.name,
+    loss: str = GAUSSIAN.loss,
     seed: int = 0,
     watch: Watcher | None = None,
 ) -> Fit:
-    """Fit by the recipe that the settings belong to, which alone is imported."""
-    wanted = loss_named(loss)
+    """Fit by the recipe that the settings belong to, which alone is imported.
+
+    ``loss`` is the family, by its name or that of its loss, if the settings do not say it.
+    """
+    family = family_named(loss)
     if isinstance(settings, PaperSettings):
         if n_clusters is None:
             raise SettingsError("the paper's recipe does not find the number of kinds: give n_clusters")
+        if family is not GAUSSIAN:
+            raise SettingsError(f"the paper's recipe is for the family gaussian: take recipe 'auto' for {family.name}")
         from .paper import fit_paper
 
-        return fit_paper(pool, features, n_clusters, settings, seed=seed, loss=wanted, watch=watch)
-    if wanted is not SQUARED:
-        raise SettingsError(f"loss = {loss!r} goes with recipe 'paper': the tuning-free recipe takes squared loss")
+        return fit_paper(pool, features, n_clusters, settings, seed=seed, watch=watch)
+    if family is not GAUSSIAN:
+        settings = dataclasses.replace(settings, family=family.name)
     from .auto import fit_auto
 
     return fit_auto(pool, features, n_clusters, settings, seed=seed, watch=watch)

@@ -18,6 +18,8 @@ from ..core.arrays import Floats
 from ..core.errors import SettingsError
 from ..core.names import INTERCEPT
 from ..exchange.local_update import FedAvg, FedProx, Update
+from ..families.gaussian import GAUSSIAN
+from ..families.registry import family_named
 
 UpdateName = Literal["fedavg", "fedprox"]
 MembershipName = Literal["hard", "soft"]
@@ -110,6 +112,11 @@ class PaperSettings:
 class AutoSettings:
     """What can be chosen in the tuning-free recipe; nothing has to be."""
 
+    family: str = GAUSSIAN.name
+    """What the target is: see `families`."""
+    ridge: float | None = None
+    """Penalty ridge / 2 |theta - pooled|^2 on each kind's model, in standard units: by default 1 for families whose
+    models may run off, 0 for others."""
     noise: NoiseName = "own"
     """Each kind has its own noise, or all share one."""
     membership: MembershipName = "soft"
@@ -135,6 +142,15 @@ class AutoSettings:
 
     def __post_init__(self) -> None:
         _settle(self, "a list of numbers, or one such list for each kind", 2)
+        family = family_named(self.family)
+        object.__setattr__(self, "family", family.name)
+        _require(
+            self, "ridge", lambda value: value is None or (math.isfinite(value) and value >= 0), "a number, 0 or more"
+        )
+        if self.ridge and family.quadratic:
+            raise SettingsError(f"ridge = {self.ridge:g} goes with another family than {family.name}")
+        if self.personal and not family.quadratic:
+            raise SettingsError(f"personal models are for the family gaussian: take kinds alone for {family.name}")
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")
         _require(self, "membership", lambda value: value in get_args(MembershipName), "'hard' or 'soft'")
         _require(self, "update", lambda value: value in get_args(AutoUpdateName), "'exact', 'fedavg' or 'fedprox'")

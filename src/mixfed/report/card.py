@@ -52,11 +52,13 @@ def _data(model: Model, about: dict[str, Any]) -> Iterable[str]:
 
 def _kinds(model: Model, assigned: Assignment | None) -> Iterable[str]:
     counts = [""] * model.n_clusters if assigned is None else [f"{size:,}" for size in assigned.sizes]
+    noises = [[]] * model.n_clusters if model.noise is None else [[digits(noise)] for noise in model.noise]
     rows = [
-        [str(j), f"{model.weights[j]:.1%}", counts[j], digits(model.noise[j]), "; ".join(map(str, traits(model, j)))]
+        [str(j), f"{model.weights[j]:.1%}", counts[j], *noises[j], "; ".join(map(str, traits(model, j)))]
         for j in range(model.n_clusters)
     ]
-    yield from _table(["kind", "share", "clients", "noise", "stands out by"], rows)
+    noise = [] if model.noise is None else ["noise"]
+    yield from _table(["kind", "share", "clients", *noise, "stands out by"], rows)
 
 
 def _coefficients(model: Model) -> Iterable[str]:
@@ -79,7 +81,9 @@ def _quality(found: Fit, assigned: Assignment | None) -> Iterable[str]:
     model = found.model
     pooled = model.details.get("pooled_noise")
     beside = f"; {pooled:.3g} with one model for all" if pooled is not None and model.n_clusters > 1 else ""
-    yield f"- Typical error of a row, in the fit: {typical_error(model):.3g}{beside}"
+    error = typical_error(model)
+    if error is not None:
+        yield f"- Typical error of a row, in the fit: {error:.3g}{beside}"
     if assigned is not None and model.n_clusters > 1:
         yield f"- Clients placed with a probability of 0.9 or more: {(assigned.probability >= 0.9).mean():.1%}"
     if "likelihood" in model.details:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model.assignment import Assignment
 from ..model.model import Model
-from ..model.traits import LEVEL, by_difference, deviations, levels
+from ..model.traits import LEVEL, by_difference, deviations, level_spreads, levels
 
 _LISTED = 1000
 """Of each sort (the largest, the least certain), so many clients are listed; if they are not many more, all."""
@@ -35,11 +35,10 @@ def digest(model: Model, assigned: Assignment | None, trace: Sequence[dict[str, 
 def _kinds(model: Model, assigned: Assignment | None) -> list[dict[str, Any]]:
     rows = model.details.get("kind_rows", [None] * model.n_clusters)
     counts = [None] * model.n_clusters if assigned is None else assigned.sizes.tolist()
+    noises = [None] * model.n_clusters if model.noise is None else model.noise.tolist()
     return [
         {"share": share, "noise": noise, "rows": n_rows, "clients": clients}
-        for share, noise, n_rows, clients in zip(
-            model.weights.tolist(), model.noise.tolist(), rows, counts, strict=True
-        )
+        for share, noise, n_rows, clients in zip(model.weights.tolist(), noises, rows, counts, strict=True)
     ]
 
 
@@ -67,7 +66,7 @@ def _level(model: Model) -> dict[str, Any] | None:
     return {
         "name": LEVEL,
         "values": (own - model.weights @ own).tolist(),
-        "errors": (model.noise / np.sqrt(rows)).tolist(),
+        "errors": (level_spreads(model) / np.sqrt(rows)).tolist(),
         "raw": own.tolist(),
     }
 

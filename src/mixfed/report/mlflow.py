@@ -21,12 +21,12 @@ def log_run(folder: Path, found: Fit, about: dict[str, Any]) -> None:
     model = found.model
     metrics = {
         "n_clusters": model.n_clusters,
-        "typical_error": typical_error(model),
+        **({} if (error := typical_error(model)) is None else {"typical_error": error}),
         "exchanges": found.traffic.exchanges,
         "seconds": sum(found.seconds.values()),
         **({"log_likelihood": model.details["likelihood"]} if "likelihood" in model.details else {}),
         **{f"share_{j}": float(share) for j, share in enumerate(model.weights)},
-        **{f"noise_{j}": float(noise) for j, noise in enumerate(model.noise)},
+        **{f"noise_{j}": float(noise) for j, noise in enumerate(() if model.noise is None else model.noise)},
     }
     try:
         import mlflow

@@ -13,10 +13,12 @@ _CELL = "padding:.25em .9em .25em 0;text-align:right;border-bottom:1px solid rgb
 def model_html(model: Model) -> str:
     """Show the kinds with their shares, noise and the coefficients that tell most."""
     shown = by_difference(model)[:_SHOWN].tolist()
-    names = ["kind", "share", "noise", *(["intercept"] if model.has_intercept else [])]
+    noise, intercept = ["noise"] * (model.noise is not None), ["intercept"] * model.has_intercept
+    names = ["kind", "share", *noise, *intercept]
     heads = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in names + [model.features[f] for f in shown])
     lines = "".join(_line(model, j, shown) for j in range(model.n_clusters))
-    note = f"a row is typically missed by {typical_error(model):.3g}"
+    error = typical_error(model)
+    note = f"family {model.family}" if error is None else f"a row is typically missed by {error:.3g}"
     if len(shown) < len(model.features):
         note = f"the {len(shown)} of {len(model.features)} coefficients that tell most; {note}"
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in model.warnings)
@@ -35,7 +37,7 @@ def fit_html(found: Fit) -> str:
 
 
 def _line(model: Model, j: int, shown: list[int]) -> str:
-    cells = [str(j), f"{model.weights[j]:.1%}", f"{model.noise[j]:.3g}"]
+    cells = [str(j), f"{model.weights[j]:.1%}", *([] if model.noise is None else [f"{model.noise[j]:.3g}"])]
     errors = model.theta_error
     for feature in [*([len(model.features)] if model.has_intercept else []), *shown]:
         error = "" if errors is None else f'<br><small style="opacity:.7">±{errors[j, feature]:.2g}</small>'

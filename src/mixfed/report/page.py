@@ -118,7 +118,7 @@ def _kinds(model: Model, numbers: dict[str, Any]) -> str:
 def _card(model: Model, j: int, kind: dict[str, Any]) -> str:
     facts = [f"{kind['clients']:,} placed here"] if kind["clients"] is not None else []
     facts += [f"about {kind['rows']:,.0f} rows"] if kind["rows"] is not None else []
-    facts.append(f"noise&nbsp;{digits(kind['noise'])}")
+    facts += [f"noise&nbsp;{digits(kind['noise'])}"] if kind["noise"] is not None else []
     told = "".join(
         f"<li><b>{escape(trait.name)}</b><span>{trait.told[0]} <i>vs {trait.told[1]}</i></span></li>"
         for trait in traits(model, j)
@@ -219,6 +219,7 @@ def _run(found: Fit, about: dict[str, Any]) -> str:
     model = found.model
     facts = [
         ["recipe", model.recipe],
+        ["family", model.family],
         ["loss", model.loss],
         ["seed", str(model.seed)],
         ["exchanges", f"{found.traffic.exchanges}"],

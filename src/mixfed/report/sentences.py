@@ -99,6 +99,13 @@ def residuals(model: Model) -> str:
     counted = model.details["residuals"]
     looked = counted["rows"] if "rows" in counted else round(sum(map(sum, counted["counts"])))  # as files of before
     sample = f" From a sample of {looked:,} rows." if looked < counts(model)[1] else ""
+    if model.noise is None:
+        return (
+            "Quantile residuals: where each target lies among those that its kind's model expects, as a standard "
+            "normal number. If the model is true they follow the dashed line. Bars far from it say that "
+            "probabilities are too bold, that a column is missing, or that another family fits better."
+            f"{sample}"
+        )
     usual = "how far rows of a kind usually lie from it" if model.personal else "the kind's noise"
     return (
         f"What is left of the target once a kind's model is subtracted, divided by {usual}. The dashed line is the "
@@ -155,12 +162,15 @@ def tiles(model: Model, digest: dict[str, Any]) -> list[tuple[str, str]]:
     how = "as asked" if not tried else f"found among 1 to {max(tried)}" if max(tried) > 1 else "more were not tried"
     found = [(str(model.n_clusters), f"{'kind' if model.n_clusters == 1 else 'kinds'}, {how}")]
     error, pooled = typical_error(model), model.details.get("pooled_noise")
-    if pooled is not None and model.n_clusters > 1:
+    if error is None:
+        if model.log_likelihood is not None:
+            found.append((f"{model.log_likelihood:.6g}", f"log likelihood ({model.family})"))
+    elif pooled is not None and model.n_clusters > 1:
         found.append((f"{error:.3g}", f"typical error of a row; {pooled:.3g} with one model for all"))
     else:
         found.append((f"{error:.3g}", "typical error of a row"))
     spread = model.details.get("target_spread")
-    if spread:
+    if spread and error is not None:
         explained = percent(max(0.0, 1.0 - (error / spread) ** 2))
         alone = "" if model.n_clusters == 1 else f"; {percent(max(0.0, 1.0 - (pooled / spread) ** 2))} with one model"
         found.append((explained, f"of the variation explained{alone}"))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.arrays import Floats
 from ..core.errors import DataError
 from .column_types import ColumnType, TextColumn, as_floats, is_date, is_number, is_text, short
 from .dialect import SEPARATORS
@@ -19,6 +20,8 @@ from .sources import CsvSource, Source, no_rows, open_source, read_by
 
 _MOST_ROWS = 20_000
 """Rows that are looked at, about."""
+_LARGEST_COUNT = 200
+"""Whole numbers beyond are as well fitted as any numbers."""
 _MOST_TOLD = 6
 """Columns of a sort that a note names."""
 _OWNERS = re.compile(
@@ -92,11 +95,13 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
     return Guess(columns, client, target, rows, whole)
 
 
-def notes(path: Path, client: str, target: str, taken: Any, *, features_named: bool = False) -> tuple[str, ...]:
+def notes(
+    path: Path, client: str, target: str, taken: Any, *, features_named: bool = False, family: str = "gaussian"
+) -> tuple[str, ...]:
     """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
 
     ``taken`` are the clients that were read, in memory or packed; ``features_named`` says that the user chose the
-    features.
+    features. Of a target that is fitted as a number (the ``family`` gaussian) and may be more, that is said.
     """
     try:
         source = open_source(path)
@@ -106,8 +111,8 @@ def notes(path: Path, client: str, target: str, taken: Any, *, features_named: b
     if not features_named:
         unused = [name for name in source.schema.names if name not in (client, target, *taken.features)]
         told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
-    if taken.n_rows > 10 and all(len(np.unique(taken.block(*taken.blocks[place]).y)) == 2 for place in (0, -1)):
-        told.append(f"column '{target}' has two values only: it is fitted as a number, not as a class")
+    if taken.n_rows > 10 and family == "gaussian":
+        told += _notes_on_target(target, [taken.block(*taken.blocks[place]).y for place in (0, -1)])
     if taken.n_clients == 1:
         told.append(
             f"column '{client}' has one value only, so all rows belong to one client: is it the right --client?"
@@ -117,6 +122,20 @@ def notes(path: Path, client: str, target: str, taken: Any, *, features_named: b
             f"column '{client}' is different in every row, so no client has two rows: is it the right --client?"
         )
     return tuple(told)
+
+
+def _notes_on_target(target: str, parts: Sequence[Floats]) -> list[str]:
+    """Look at the first and the last of the targets (n,): they may be classes or counts."""
+    values = [np.unique(part) for part in parts]
+    if all(len(some) == 2 for some in values):
+        proposed = "; --family binomial fits probabilities" if all((some == [0, 1]).all() for some in values) else ""
+        return [f"column '{target}' has two values only: it is fitted as a number, not as a class{proposed}"]
+    whole = all((some == np.round(some)).all() for some in values)
+    low, high = min(some[0] for some in values), max(some[-1] for some in values)
+    # Marks and whole pounds are whole numbers, too; but small counts are 0 at times, and vary as their mean or more.
+    if whole and low == 0 and 1 < high <= _LARGEST_COUNT and all(np.var(part) > 0.95 * np.mean(part) for part in parts):
+        return [f"column '{target}' may be a count: it is fitted as a number; --family poisson fits rates"]
+    return []
 
 
 def _describe(source: Source) -> tuple[tuple[Column, ...], bool]:

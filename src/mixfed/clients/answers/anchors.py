@@ -8,7 +8,8 @@ import numpy as np
 
 from ...core import draws
 from ...core.arrays import Array
-from ...exchange.anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Project
+from ...exchange.anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Expand, Project
+from ...families.registry import family_named
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
@@ -74,7 +75,7 @@ def _fresh_rows(query: Descend, clients: Clients, place: int) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _scaled_basis(query: Project, precision: np.dtype[Any]) -> Array:
+def _scaled_basis(query: Project | Expand, precision: np.dtype[Any]) -> Array:
     """Give the basis for shifted and scaled columns, (D, r)."""
     return np.ascontiguousarray(query.units.whiten @ query.basis, dtype=precision)
 
@@ -84,3 +85,11 @@ def _project(query: Project, clients: Clients, kernels: ModuleType) -> AnchorEqu
     units, kind = query.units, clients.phi.dtype
     models = pooled_model(units, kind), _scaled_basis(query, kind)
     return AnchorEquations(clients.rows.astype(np.float64), *kernels.project(*kernel_rows(clients, units), *models))
+
+
+@answer_each.register
+def _expand(query: Expand, clients: Clients, kernels: ModuleType) -> AnchorEquations:
+    units, kind = query.units, clients.phi.dtype
+    about = pooled_model(units, kind), _scaled_basis(query, kind), query.ridge
+    sums = kernels.expand(family_named(units.family), *kernel_rows(clients, units), *about)
+    return AnchorEquations(clients.rows.astype(np.float64), *sums)

@@ -1,6 +1,7 @@
 """What clients say of candidates for the maximum of the likelihood."""
 
 import dataclasses
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -11,6 +12,8 @@ from ...exchange.mixture import Candidates, LocalStep, MixtureNumbers, MixtureSu
 from ...exchange.moments import PairSum
 from ...exchange.units import StandardUnits
 from ...families.base import SQUARED
+from ...families.gaussian import GAUSSIAN
+from ...families.registry import family_named
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
@@ -30,7 +33,9 @@ def _said(block: Clients, query: MixtureSums, kernels: ModuleType) -> tuple[Floa
     """Give what the kernel says of the candidates of a query to a block, whose rows are looked at in its units."""
     candidates, since = query.candidates, query.since
     models, nobody = kernel_models(candidates, query.units, block.phi.dtype), np.empty((0, candidates.log_weight.size))
-    sums: tuple[Floats, Floats, Floats] = kernels.mixture_sums(
+    family = family_named(query.units.family)
+    kernel = kernels.mixture_sums if family is GAUSSIAN else partial(kernels.generic_sums, family)
+    sums: tuple[Floats, Floats, Floats] = kernel(
         *kernel_rows(block, query.units),
         models,
         candidates.log_variance,
@@ -53,14 +58,15 @@ def _split_moments(query: SplitMoments, clients: ClientData, kernels: ModuleType
         block = taken(block)
         rows, models = kernel_rows(block, units), kernel_models(mixture, units, block.phi.dtype)
         membership = _memberships(block, units, mixture, False, kernels)
-        return PairSum(kernels.pair_moments(*rows, models, membership), block.n_rows)
+        pairs = kernels.pair_moments(*rows, models, membership, family_named(units.family))
+        return PairSum(pairs, block.n_rows)
 
     return summed(one, clients)
 
 
 @answer.register
 def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> ModelSum:
-    mixture = query.mixture
+    mixture, family = query.mixture, family_named(query.units.family)
     arguments = (
         np.ascontiguousarray(mixture.theta[0].T),
         mixture.log_weight[0],
@@ -71,6 +77,11 @@ def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> M
     )
 
     def one(block: Clients) -> ModelSum:
+        if family is not GAUSSIAN:
+            x, _ = query.units.scaled(block.design, block.y)
+            rows = x @ query.units.whiten, block.y, x @ query.units.slope, block.offsets
+            update = update_arguments(query.update)
+            return model_sum(block, kernels.generic_updates(family, *rows, *arguments[:2], *update))
         z, residual = query.units.standardise(block.design, block.y)
         return model_sum(block, kernels.local_updates(z, residual, block.offsets, *arguments))
 

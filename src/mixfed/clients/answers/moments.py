@@ -6,6 +6,7 @@ import numpy as np
 
 from ...core.symmetric import packed
 from ...exchange.moments import Gram, GramSum, PairMoments, PairSum
+from ...families.registry import family_named
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
@@ -32,7 +33,8 @@ def _pair_moments(query: PairMoments, clients: ClientData, kernels: ModuleType) 
     def one(block: Clients) -> PairSum:
         block = taken(block)
         ones = np.ones((block.n_clients, 1))
-        pairs = kernels.pair_moments(*kernel_rows(block, units), pooled_model(units, block.phi.dtype), ones)
+        family = family_named(units.family)
+        pairs = kernels.pair_moments(*kernel_rows(block, units), pooled_model(units, block.phi.dtype), ones, family)
         if not query.lone:
             return PairSum(pairs, int(block.rows[block.rows > 1].sum()))
         alone = block.subset(np.flatnonzero(block.rows == 1))

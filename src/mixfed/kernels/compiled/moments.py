@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ...core.arrays import Array, Bools, Floats
+from ...core.arrays import Array, Floats
 from ...core.compile import compiled
-from ..plain.moments import in_round_numbers
+from ..plain.moments import Ranges, in_round_numbers
 from .products import LINE, add_second_moments, inner_product, lined
 from .tiles import TILE, standardise_columns
 
 
-def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+def census(phi: Array, y: Floats, width: int) -> Ranges:
     """Do what the plain kernel does."""
     dim = phi.shape[1]
     low, high, total = np.full(dim, np.inf), np.full(dim, -np.inf), np.zeros(dim)

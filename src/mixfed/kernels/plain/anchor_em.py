@@ -40,6 +40,7 @@ def em_steps(
     prior_rows: float,
     prior_variance: float,
     ridge: float,
+    has_dispersion: bool,
     smallest: float,
     steps: int,
     tolerance: float,
@@ -47,7 +48,8 @@ def em_steps(
     """Take EM steps on all candidates at once, in place; stop early when none gains more than a tolerance above 0.
 
     table (a, columns): statistics; weighted: each times its weight (a,). theta (C, k, r), the others (C, k). Gives the
-    candidates' values (C,) at the last step but one, penalised as in `recipes.updates`.
+    candidates' values (C,) at the last step but one, penalised as in `recipes.updates`. Without a dispersion the log
+    variance stays as it is.
     """
     (count, k, width), rows = theta.shape, table[:, 0]
     last, added = np.full(count, -np.inf), prior_rows * prior_variance
@@ -60,18 +62,22 @@ def em_steps(
         logs += log_weight.T[:, :, None]
         membership, likelihood = softmax(logs, axis=0)
         value = likelihood @ weight
-        value -= 0.5 * prior_rows * (prior_variance * np.exp(-log_variance) + log_variance).sum(axis=1)
+        if has_dispersion:
+            value -= 0.5 * prior_rows * (prior_variance * np.exp(-log_variance) + log_variance).sum(axis=1)
+        else:
+            value -= 0.5 * ridge * (theta**2).sum(axis=(1, 2))
         if tolerance > 0 and (value - last).max() < tolerance:
             break
         last = value
         sums = (membership.reshape(k * count, -1) @ weighted).reshape(k, count, -1).transpose(1, 0, 2)
         cross, gram = sums[:, :, 2 : 2 + width], unpacked(sums[:, :, 2 + width :], width)
         theta[:] = np.linalg.solve(gram + ridge * np.eye(width), cross[..., None])[..., 0]
-        left = np.maximum(sums[:, :, 1] - (theta * (cross + ridge * theta)).sum(axis=2), 0.0)
-        of_rows = sums[:, :, 0]
-        if shared_noise:
-            left, of_rows = (np.repeat(part.mean(axis=1, keepdims=True), k, axis=1) for part in (left, of_rows))
-        log_variance[:] = np.log((left + added) / (of_rows + prior_rows))
+        if has_dispersion:
+            left = np.maximum(sums[:, :, 1] - (theta * (cross + ridge * theta)).sum(axis=2), 0.0)
+            of_rows = sums[:, :, 0]
+            if shared_noise:
+                left, of_rows = (np.repeat(part.mean(axis=1, keepdims=True), k, axis=1) for part in (left, of_rows))
+            log_variance[:] = np.log((left + added) / (of_rows + prior_rows))
         people = (membership @ weight).T
         share = np.maximum(people / people.sum(axis=1, keepdims=True), smallest)
         log_weight[:] = np.log(share / share.sum(axis=1, keepdims=True))

@@ -68,7 +68,7 @@ def mixture_sums(
     for i, c in enumerate(informed):
         own, precision = slice(c * k, (c + 1) * k), np.exp(-log_variance[c])
         scores = [by_client(residual[:, [j]] * x, offsets) for j in range(c * k, (c + 1) * k)]
-        missing[i] = _missing_information(np.stack(scores), loss[:, own], sizes, precision, share[:, c])
+        missing[i] = missing_information(np.stack(scores), loss[:, own], sizes, precision, share[:, c])
     return numbers, missing, membership
 
 
@@ -108,7 +108,7 @@ def _second_moments(x: Floats, sizes: Ints, weight: Floats, negligible: float) -
     return packed((some * np.repeat(weight, sizes)[counts, None]).T @ some)
 
 
-def _missing_information(score: Floats, loss: Floats, sizes: Ints, precision: Floats, share: Floats) -> Floats:
+def missing_information(score: Floats, loss: Floats, sizes: Ints, precision: Floats, share: Floats) -> Floats:
     """Sum the covariances of clients' scores over the kinds, by pairs. score: x^T r (k, m, D), loss, share (m, k)."""
     k, clients, width = score.shape
     whole = np.empty((k, clients, width + 2))

@@ -5,15 +5,21 @@ Nothing is whitened row by row: whoever asks turns the sums into standard units,
 Shapes: n rows, m clients, k models, D columns with the intercept, r columns of a basis.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from ...core.arrays import Array, Bools, Floats, Ints
 from ...core.symmetric import packed
+from ...families.base import Family
 from .rows import CACHED, alike, by_client, pieces, scaled
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NEGLIGIBLE = 1e-14
 """Clients with less weight would not change the sums."""
+
+
+Ranges: TypeAlias = tuple[Floats, Floats, Bools, Floats, Floats, float, float, float, bool]
 
 
 def round_down(values: Floats | float) -> Floats:
@@ -27,24 +33,24 @@ def round_up(values: Floats | float) -> Floats:
     return -round_down(-np.asarray(values))
 
 
-def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+def census(phi: Array, y: Floats, width: int) -> Ranges:
     """Look at all columns and at the target; columns beyond those of phi are the constant 1.
 
     Gives for each column (D,) its range in round numbers, whether it has the same value in all rows, that value or 0,
-    and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
-    in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
+    and its sum; then the sum and the range of the target, and whether all targets are whole numbers. Ranges are wider
+    than they need be, for an extreme is a value in somebody's row, and nobody's are to be told. Rounding keeps the
+    order, so the range of all is that of the ranges.
     """
     return in_round_numbers(*_ranges(phi), y, width)
 
 
-def in_round_numbers(
-    low: Floats, high: Floats, total: Floats, y: Floats, width: int
-) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+def in_round_numbers(low: Floats, high: Floats, total: Floats, y: Floats, width: int) -> Ranges:
     """Tell the census of columns of whom the range and sum are known, (d,) each, and of the target."""
     ones = np.ones(width - len(low))
     low, high = np.concatenate([low, ones]), np.concatenate([high, ones])
     constant = low == high
-    target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
+    bounds = float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
+    target = float(y.sum()), *bounds, bool((y == np.round(y)).all())
     totals = np.concatenate([total, len(y) * ones])
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), totals, *target
 
@@ -84,8 +90,9 @@ def pair_moments(
     target_unit: float,
     models: Array,
     weight: Floats,
+    family: Family,
 ) -> Floats:
-    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = residual of model j times x.
+    """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = x u, u being a row's score: the residual of model j.
 
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
     """
@@ -95,8 +102,8 @@ def pair_moments(
         sizes, shares = np.diff(edges), weight[first : first + len(edges) - 1]
         first += len(sizes)
         x = scaled(phi[rows], centre, inverse_sd)
-        residual = ((y[rows] - target_centre) / target_unit)[:, None] - x @ models
-        for total, own, left in zip(found, shares.T, residual.T, strict=True):
+        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], x @ models)
+        for total, own, left in zip(found, shares.T, scores.T, strict=True):
             counts = (sizes > 1) & (own > _NEGLIGIBLE)
             scale = np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1))
             e = x * (left * np.repeat(scale, sizes))[:, None]

@@ -25,7 +25,7 @@ MOVES = 48
 
 def settle(anchors: Anchors, k: int, rng: np.random.Generator) -> Penalty:
     """Find what a good mixture of k models leaves, roughly, and the rules that fit it."""
-    if k == 1:
+    if k == 1 or not anchors.rules.family.has_dispersion:
         return anchors.rules
     candidates, rules = _levelled(anchors, _spread_seeds(anchors, k, 8, rng)), anchors.rules
     for _ in range(4):
@@ -112,6 +112,8 @@ def _random_starts(anchors: Anchors, k: int, starts: int, rng: np.random.Generat
 def _levelled(anchors: Anchors, theta: Floats) -> Candidates:
     """Give models (C, k, r) equal weights and the noise that is left when every anchor takes its best."""
     count, k, dim = theta.shape
+    if not anchors.rules.family.has_dispersion:
+        return Candidates(theta, np.zeros((count, k)), np.full((count, k), -np.log(k)))
     losses = anchors.losses(theta.reshape(count * k, dim)).reshape(-1, count, k).min(axis=2).sum(axis=0)
     log_variance = np.log((losses + 1.0) / (anchors.rows.sum() + 1.0))
     return Candidates(theta, np.repeat(log_variance[:, None], k, axis=1), np.full((count, k), -np.log(k)))

@@ -18,7 +18,7 @@ from ...exchange.anchors import AnchorEquations
 from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.pool import Roster
 from ...kernels import plain
-from ..updates import PRIOR_ROWS, RIDGE, SMALLEST_SHARE, Penalty
+from ..updates import PRIOR_ROWS, SMALLEST_SHARE, Penalty
 
 SIEVE_ROWS, LEAST_SIEVED = 240, 500
 """Starts are sieved on so many rows for each of the k r numbers that they are to tell, of so many anchors at least."""
@@ -127,7 +127,8 @@ class Anchors:
             self.rules.shared_noise,
             PRIOR_ROWS,
             self.rules.prior_variance,
-            RIDGE,
+            self.rules.stiffness,
+            self.rules.family.has_dispersion,
             SMALLEST_SHARE,
             steps,
             tolerance,

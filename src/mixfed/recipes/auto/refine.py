@@ -148,7 +148,8 @@ def polish(
         if next_ is None or value < before - 1.0:
             if steps < _MOST_POLISH:
                 break
-            helped = yield from refine(units, Candidates.stack([start, mixture]), rules)
+            rounds = EM_ROUNDS if rules.family.quadratic else 0
+            helped = yield from refine(units, Candidates.stack([start, mixture]), rules, em_rounds=rounds)
             if helped is None or helped.next_step is None:
                 found = helped or found
                 break
@@ -185,7 +186,9 @@ def refine_hard(
             stop = Stop.LABELS
             break
         if round_ >= EM_ROUNDS:
-            gram, since, moved = reply.gram[[best]], candidates.pick(best), moved.pick(best)
+            moved = moved.pick(best)
+            if rules.family.quadratic:  # else second moments depend on the models
+                gram, since = reply.gram[[best]], candidates.pick(best)
         candidates = moved
     said = reply.pick(best)
     return Maximum(candidates.pick(best), float(value[best]), float(said.likelihood[0]), said, rules, np.inf, stop)
@@ -206,12 +209,14 @@ def refine_locally(
         if not np.isfinite(reply.likelihood) or reply.likelihood < best - abs(best):
             raise SettingsError(f"the local updates diverge at step = {update.step:g}: take a smaller step")
         mass = np.maximum(reply.mass, 1e-12)
-        shift = reply.shift / mass[:, None]
+        pull = update.step * update.local_steps * rules.ridge * mixture.theta[0]
+        shift = (reply.shift - pull) / mass[:, None]
         squares = 2.0 * (np.full_like(mass, reply.loss.sum() / mass.sum()) if rules.shared_noise else reply.loss / mass)
         share = np.maximum(reply.clients / reply.clients.sum(), 1e-7)
+        log_variance = np.log(np.maximum(squares, rules.prior_variance / reply.rows))[None]
         mixture = Candidates(
             mixture.theta + shift[None],
-            np.log(np.maximum(squares, rules.prior_variance / reply.rows))[None],
+            log_variance if rules.family.has_dispersion else mixture.log_variance,
             np.log(share / share.sum())[None],
         )
         if np.abs(shift).max() < 1e-9:
@@ -280,7 +285,8 @@ def _rank(field: _Field, reply: MixtureReply, dampings: tuple[float, ...], rules
         said = reply.pick(c, [field.informed.index(c)] if c in field.informed else [])
         steps, newton_decrement = field.trials.pick([]), np.inf
         if len(said.missing):
-            steps, newton_decrement = newton(field.trials, reply, c, said.missing[0], dampings, rules)
+            informed, halved = said.missing[0], not rules.family.quadratic
+            steps, newton_decrement = newton(field.trials, reply, c, informed, dampings, rules, halved)
         found = Maximum(
             field.trials.pick(c), float(value[c]), float(reply.likelihood[c]), said, rules, newton_decrement
         )

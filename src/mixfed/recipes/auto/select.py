@@ -27,10 +27,11 @@ from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
 from .anchor_starts import anchor_candidates
+from .info import Info
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
 from .summed_starts import summed_candidates
-from .survey import Info, Survey
+from .survey import Survey
 
 if TYPE_CHECKING:
     from ..personal.fitted import Fitted
@@ -149,7 +150,8 @@ class Selection:
     def _parameters(self, found: Maximum) -> int:
         """Count the free numbers of a mixture."""
         k, dim = map(int, found.mixture.theta.shape[1:])
-        return k * dim + (1 if self.settings.shared_noise else k) + k - 1
+        noises = (1 if self.settings.shared_noise else k) if found.rules.family.has_dispersion else 0
+        return k * dim + noises + k - 1
 
     def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Maximum:
         """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
@@ -183,7 +185,11 @@ class Selection:
             return found
         more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
         if more is not None:  # a step on the way from few clients to all
-            found = self.one("refine", polish(units, found, steps=1), more)
+            if rules.family.quadratic:
+                found = self.one("refine", polish(units, found, steps=1), more)
+            else:  # the sample's maximum is farther from that of all, and one step is no way there
+                climbed = self.one("refine", refine(units, found.mixture, rules, em_rounds=0, near=self._near()), more)
+                found = climbed or found
         return self.one("refine", polish(units, found, elsewhere=True))
 
     def _near(self) -> float:
@@ -193,6 +199,8 @@ class Selection:
     def _locally(self, batch: Candidates, update: Update, rules: Penalty) -> Maximum:
         """Try each candidate for a few rounds of local updates, then go on with the best."""
         units, rounds = self.survey.units, self.settings.refine_rounds
+        # So that a step means the same whatever a row tells.
+        update = dataclasses.replace(update, step=update.step / self.survey.mean_weight)
         tries = [refine_locally(units, batch.pick(c), update, _TRIAL_ROUNDS, rules) for c in range(len(batch))]
         best = max(self.converse("local updates", list(tries)), key=lambda found: found.value)
         return self.one("local updates", refine_locally(units, best.mixture, update, rounds, rules))
@@ -214,7 +222,7 @@ class Selection:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
         if self.survey.anchors is not None:
             return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
-        rules, keep = Penalty(self.settings.shared_noise), self.survey.worth_keeping(k, quick)
+        rules, keep = self.survey.rules, self.survey.worth_keeping(k, quick)
         return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
 
     def one(self, phase: str, conversation: Generator[Query[Any, Any], Any, T], who: Sample | None = None) -> T:

@@ -39,7 +39,8 @@ def summed_candidates(
     basis = survey.basis[:, survey.columns(k)]
     units = survey.units.in_basis(basis)
     rng = draws.generator(seed, "summed starts", k)
-    field = _Field(_starts(basis.T @ survey.moments @ basis, k, rng), rules)
+    starts = _starts(basis.T @ survey.moments @ basis, k, rng, rules.family.has_dispersion)
+    field = _Field(starts, rules)
     for steps in _STEPS if k > 1 else _STEPS[:1]:
         yield from field.em_steps(units, steps)
         field.thin(max(keep, len(field.candidates) // 2))
@@ -91,7 +92,7 @@ class _Field:
         self.value = penalised_likelihood(self.candidates, self.reply, self.rules)
 
 
-def _starts(moments: Floats, k: int, rng: np.random.Generator) -> Candidates:
+def _starts(moments: Floats, k: int, rng: np.random.Generator, has_dispersion: bool) -> Candidates:
     """Draw models from the second moment (r, r) of the kinds, all alike in weight and noise."""
     size, axes = np.linalg.eigh(moments)
     spread = axes * np.sqrt(np.maximum(size, 0.0))
@@ -99,5 +100,5 @@ def _starts(moments: Floats, k: int, rng: np.random.Generator) -> Candidates:
     theta = rng.standard_normal((count, k, len(size))) @ spread.T
     if k == 1:
         theta[:] = 0.0
-    noise = np.clip(1.0 - size[size > 0].sum(), 0.05, 1.0)
+    noise = np.clip(1.0 - size[size > 0].sum(), 0.05, 1.0) if has_dispersion else 1.0
     return Candidates(theta, np.full((count, k), np.log(noise)), np.full((count, k), -np.log(k)))

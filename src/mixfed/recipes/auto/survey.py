@@ -12,17 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.arrays import Array, Floats
-from ...exchange.anchors import Project
+from ...core.symmetric import packed
+from ...exchange.anchors import AnchorEquations, Expand, Project
 from ...exchange.census import Census, CensusSum
 from ...exchange.mixture import Candidates, MixtureReply
 from ...exchange.moments import PairMoments
 from ...exchange.pool import Sample
 from ...exchange.units import StandardUnits
+from ...families.registry import family_named
 from ..recorder import Recorder
 from ..settings import AutoSettings
 from ..standardise import from_user, gram_query, inspect, make_units, spreads
 from ..updates import PRIOR_SHARE, Penalty, residual_variance
 from .anchors import Anchors, choose_anchors
+from .info import Info
+from .pooled import level_direction, pooled_fit
 
 BASIS_ROWS = 8000
 """Rows for each feature that tell the basis."""
@@ -35,31 +39,13 @@ MOST_NUMBERS = 25_000_000
 """Numbers in the rows of a sample, at most (200 MB)."""
 LEAST_DRAWN = 2000
 """Clients in a sample, at least, however many rows they have."""
+_LEAST_SHARE, _LEAST_SPREAD = 0.05, 0.0025
+"""Kinds differ in each direction by so much, as a share of the most and in standard units, both squared."""
 WORTH_DRAWING = 0.3
 """A sample of more than this share of all rows is not worth its memory: all clients are asked."""
 _ROUNDING, _ROUNDING_SINGLE = 1e-13, 1e-6
 """What is left of a target is rounding if it is below this share of its size; or, with rows in single precision, of its
 variation."""
-
-
-@dataclass(frozen=True)
-class Info:
-    """What people look at."""
-
-    likelihood: float | None = None
-    """Log likelihood of the best candidate asked about, in the target's units; None before there is one."""
-    candidates: int = 0
-    """Candidates asked about."""
-    rows: int | None = None
-    """Rows of the clients asked: likelihoods of samples can be compared row by row."""
-    movement: float | None = None
-    """How far from each other, at most, a model of the best candidate and the nearest of the round before are, in
-    standard units; None if numbers of kinds are compared."""
-
-    @property
-    def note(self) -> str:
-        """Say how it goes."""
-        return "" if self.likelihood is None else f"log likelihood {self.likelihood:.6g}"
 
 
 @dataclass(frozen=True)
@@ -98,12 +84,18 @@ class Survey:
     tied: Array
     """Places of columns that are combinations of others."""
     design: SampleDesign
+    rules: Penalty
+    """By which mixtures are judged at first."""
+    mean_weight: float
+    """The information of a row about its linear predictor, on average, in units of the dispersion."""
     spread: Floats
     """(D,): standard deviations of the columns."""
     target_spread: float
 
     def is_exact(self, reply: MixtureReply) -> bool:
         """Say whether a mixture, by what was said of it, leaves nothing of the target but rounding."""
+        if not self.rules.family.rescales:
+            return False
         left = self.units.scale * np.sqrt(residual_variance(reply, 0))
         rounding = _ROUNDING * np.hypot(self.target_spread, self.census.target / self.census.n_rows)
         if self.census.single:
@@ -116,10 +108,17 @@ class Survey:
 
     def searched(self, proposed: Candidates, rules: Penalty) -> Sample | None:
         """Draw as many clients as tell candidates apart, given the noise and the smallest share that anchors found."""
-        noise = min(rules.prior_variance / PRIOR_SHARE, 0.99)
+        noise = min(self._left_over(proposed, rules), 0.99)
         each = max(SEARCH_ROWS, noise / (2.0 * SEARCH_ERROR**2 * (1.0 - noise)))
         smallest = max(float(np.exp(proposed.log_weight[0].min())), 0.01)
         return self.design.draw(each * self.units.dim / smallest)
+
+    def _left_over(self, proposed: Candidates, rules: Penalty) -> float:
+        """Say which share of what the pooled fit leaves a mixture leaves, too."""
+        if rules.family.has_dispersion:
+            return rules.prior_variance / PRIOR_SHARE
+        told = np.exp(proposed.log_weight[0]) @ (proposed.theta[0] ** 2).sum(axis=1)
+        return float(1.0 / (1.0 + self.mean_weight * told))
 
     def worth_asking(self, k: int) -> int:
         """Say how many candidates of k kinds to put to all clients at once: fewer where each takes more numbers."""
@@ -143,25 +142,36 @@ def make_survey(
     If anchors are summed, no client is asked alone, and the fourth exchange is left out.
     """
     pool, single = run.pool, settings.anchors == "single"
-    exchanges = 4 if single else 3
+    family = family_named(settings.family)
+    exchanges = (4 if single else 3) if family.quadratic else 0  # which is not known yet
     census = pool.ask(Census())
+    family.check_target(census.target_low, census.target_high, census.whole)
     columns = inspect(census, intercept)
     run.report("survey", 1, exchanges, Info())
     squares = pool.ask(gram_query(columns))
     units, tied = make_units(columns, squares, census.n_rows)
     run.report("survey", 2, exchanges, Info())
+    rules, mean_weight = Penalty(settings.shared_noise), 1.0
+    if not family.quadratic:
+        ridge = family.ridge if settings.ridge is None else settings.ridge
+        rules = Penalty(prior_variance=1.0, ridge=ridge, family=family)
+        pooled = pooled_fit(run, units, census, family, 3)
+        units, mean_weight = pooled.units, pooled.mean_weight
     paired = census.counts[census.sizes > 1].sum()
     design = SampleDesign(census.n_clients, census.n_rows, units.dim, seed)
-    lone = bool(paired < 10 * units.dim)
+    lone = bool(paired < 10 * units.dim) and family.quadratic
     pairs = pool.ask(PairMoments(units, lone), design.draw(BASIS_ROWS * units.dim))
-    moments = pairs.matrices(units.dim)[0] / max(pairs.rows, 1)
+    moments = pairs.matrices(units.dim)[0] / (mean_weight**2 * max(pairs.rows, 1))
     basis, kept_directions = _basis(moments, units, most_clusters, start)
     run.report("survey", 3, exchanges, Info())
     anchors, anchor_weights = None, np.empty(0)
     if single:
         who, anchor_weights = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
-        rules = Penalty(settings.shared_noise)
-        anchors = Anchors(pool.ask_each(Project(units, basis), who), np.ones(len(who)), rules)
+        asked: Project | Expand = Project(units, basis)
+        if not family.quadratic:
+            asked = Expand(units, basis, packed(_own_ridge(basis.T @ moments @ basis)))
+        equations: AnchorEquations = pool.ask_each(asked, who)
+        anchors = Anchors(equations, np.ones(len(who)), rules)
         run.report("survey", 4, exchanges, Info())
     return Survey(
         census,
@@ -174,8 +184,17 @@ def make_survey(
         np.flatnonzero(~columns.live),
         np.flatnonzero(tied),
         design,
+        rules,
+        mean_weight,
         *spreads(columns, squares, census),
     )
+
+
+def _own_ridge(moments: Floats) -> Floats:
+    """Say how near clients are to the pooled fit, a priori: the inverse of the kinds' second moment (r, r)."""
+    size, axes = np.linalg.eigh(moments)
+    size = np.maximum(size, max(_LEAST_SHARE * size[-1], _LEAST_SPREAD))
+    return np.asarray((axes / size) @ axes.T)
 
 
 def _width(k: int) -> int:
@@ -183,11 +202,16 @@ def _width(k: int) -> int:
 
 
 def _basis(moments: Floats, units: StandardUnits, most_clusters: int, start: Floats | None) -> tuple[Floats, int]:
-    """Take the leading eigenvectors, the way from the pooled fit to no effect at all, and to the caller's start."""
+    """Take the leading eigenvectors, the way from the pooled fit to no effect at all, and to the caller's start.
+
+    Where the link is not the identity, also the way to another level.
+    """
     dim = units.dim
     width = min(dim, _width(most_clusters))
     leading = np.linalg.eigh(moments)[1][:, ::-1][:, :width]
     kept_directions = from_user(units, np.zeros((1, len(units.slope))))
+    if units.constant is not None and not family_named(units.family).quadratic:
+        kept_directions = np.vstack([kept_directions, level_direction(units)])
     if start is not None:
         kept_directions = np.vstack([kept_directions, from_user(units, np.atleast_2d(start))])
     for way in kept_directions:

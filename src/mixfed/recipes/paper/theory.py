@@ -138,7 +138,7 @@ def predict_for(model: Model, constants: Constants | None = None) -> Theory:
         peak=model.details.get("peak"),
         kind_rows=np.array(model.details["kind_rows"]),
         theta=model.theta,
-        noise=float(model.noise.max()),
+        noise=float(model.scale.max()),
         update=update,
         constants=constants,
     )

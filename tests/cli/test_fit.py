@@ -96,3 +96,29 @@ def test_an_output_that_cannot_be_written_is_one_line_and_exit_2(table, tmp_path
     assert_one_line(mixfed(*fit_arguments(table, blocked)), "file: File exists")
     assert_one_line(mixfed(*fit_arguments(table, blocked / "below")), "Not a directory")
     assert_one_line(mixfed("simulate", "--clients", 5, "--out", tmp_path / "t.csv"), "must end in .parquet")
+
+
+@pytest.mark.parametrize(("option", "word"), [("--family", "binomial"), ("--loss", "logistic")])
+def test_a_family_is_named_by_its_name_or_its_loss(option, word, tmp_path):
+    rng = np.random.default_rng(0)
+    owner, x = np.repeat(np.arange(120), 8), rng.standard_normal(960)
+    chance = 1.0 / (1.0 + np.exp(-np.where(owner % 2, 3.0, -3.0) * x))
+    table = pd.DataFrame({"client": owner, "x": x, "bought": (rng.random(960) < chance).astype(int)})
+    table.to_parquet(tmp_path / "rows.parquet")
+    asked = ("fit", tmp_path / "rows.parquet", "--client", "client", "--target", "bought", "--clusters", "2")
+    done = mixfed(*asked, "--out", tmp_path / "numbers")
+    assert "--family binomial fits probabilities" in " ".join(done.output.split())
+    done = mixfed(*asked, option, word, "--out", tmp_path / "result")
+    assert done.exit_code == 0, done.output
+    assert "fitted as a number" not in done.output
+    model = json.loads((tmp_path / "result" / "model.json").read_text())
+    assert (model["family"], model["loss"], model["noise"]) == ("binomial", "logistic", None)
+    assert np.abs(np.sort(np.ravel(model["coef"])) - [-3.0, 3.0]).max() < 0.8
+    done = mixfed("predict", tmp_path / "result", tmp_path / "rows.parquet", "--out", tmp_path / "chances.csv")
+    assert done.exit_code == 0, done.output
+    found = np.loadtxt(tmp_path / "chances.csv", skiprows=1)
+    assert found.min() > 0.0
+    assert found.max() < 1.0
+    done = mixfed(*asked, option, word, "--personal", "--out", tmp_path / "none")
+    assert done.exit_code == 2
+    assert "personal models are for the family gaussian" in done.stderr

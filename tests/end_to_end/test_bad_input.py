@@ -235,7 +235,7 @@ CASES = {
     "unknown loss": (
         nothing,
         fit("good.csv", "--loss cubic --out out"),
-        r"'--loss': 'cubic' is not .*; see .*fit --help",
+        r"'--loss'.*: 'cubic' is not .*; see .*fit --help",
     ),
     "unknown recipe": (
         nothing,

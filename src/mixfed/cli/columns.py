@@ -66,14 +66,21 @@ def columns_table(found: Guess, data: Path) -> Table:
 
 
 def notes_on(
-    data: Path, table: ClientData, client: str | None, target: str | None, features: str | None
+    data: Path,
+    table: ClientData,
+    client: str | None,
+    target: str | None,
+    features: str | None,
+    family: str = "gaussian",
 ) -> tuple[str, ...]:
     """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing."""
+    from ..families.registry import family_named
     from ..tables.describe import notes
 
     if client is None or target is None or data.is_dir():
         return ()
-    return notes(data, client, target, table, features_named=features is not None)
+    named = features is not None
+    return notes(data, client, target, table, features_named=named, family=family_named(family).name)
 
 
 def show_notes(notes: Sequence[str]) -> None:

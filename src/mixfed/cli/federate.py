@@ -223,7 +223,7 @@ def local(
     client, target = need_columns(data, client, target, "federate local", quiet=as_json)
     table = open_clients(data, client, target, split_names(features), intercept=job.intercept)
     if not as_json:
-        show_notes(notes_on(data, table, client, target, features))
+        show_notes(notes_on(data, table, client, target, features, job.loss))
     with ExitStack() as stack:
         place = kits or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixfed-"))) / "kits"
         made = divide(table, client, target, sites, place)
@@ -251,14 +251,16 @@ def _the(kit: Kit) -> str:
     return f"site {kit.name}" if kit.role == "site" else f"the {'administrator' if kit.role == 'admin' else kit.role}"
 
 
-def _job(clusters: str, recipe: str, loss: str, config: Path | None, intercept: bool, seed: int, **waiting: Any) -> Job:
+def _job(
+    clusters: str, recipe: str, family: str, config: Path | None, intercept: bool, seed: int, **waiting: Any
+) -> Job:
     """Put together what to fit, and how long to wait for whom."""
     from ..federation.job import Job
 
     n_clusters = parse_clusters(clusters)
     settings = dataclasses.asdict(read_settings(recipe, config, n_clusters))
     given = {name: value for name, value in settings.items() if value is not None}
-    return Job(n_clusters, recipe, given, loss, intercept, seed, **waiting)
+    return Job(n_clusters, recipe, given, family, intercept, seed, **waiting)
 
 
 def _carry_out(kit: Kit, run: NamedJob, out: Path, as_json: bool, *, again: bool = False) -> None:

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from ..clients.store import ClientData
     from ..exchange.pool import Pool
 
-_REPEATED = ("client", "target", "features", "clusters", "recipe", "personal", "config", "intercept", "seed", "out")
+_REPEATED = (
+    "client",
+    "target",
+    "features",
+    "clusters",
+    "recipe",
+    "family",
+    "personal",
+    "config",
+    "intercept",
+    "seed",
+    "out",
+)
 """Options that make the same fit again."""
 
 
@@ -44,7 +56,7 @@ def fit(
     features: str | None,
     clusters: str,
     recipe: str,
-    loss: str,
+    family: str,
     intercept: bool,
     config: Path | None,
     seed: int,
@@ -91,17 +103,17 @@ def fit(
         table = open_clients(data, client, target, split_names(features), intercept=intercept)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
-    noticed = notes_on(data, table, client, target, features)
+    noticed = notes_on(data, table, client, target, features, family)
     if not silent:
         show_notes(noticed)
     out.mkdir(parents=True, exist_ok=True)
-    run = fingerprint(table, recipe, n_clusters, settings, loss, seed)
+    run = fingerprint(table, recipe, n_clusters, settings, family, seed)
     if resume:
         check_same_run(out, run)
     with JournalPool(_pool(table, dask), out / JOURNAL, run, resume=resume) as pool:
         rounds = progress.Rounds(silent)
         with rounds as watch, told_of_compiling(table.n_rows * table.dim, rounds.compiling):
-            found = recipes.fit(pool, table.features, n_clusters, settings, loss=loss, seed=seed, watch=watch)
+            found = recipes.fit(pool, table.features, n_clusters, settings, loss=family, seed=seed, watch=watch)
         model = dataclasses.replace(found.model, client_column=client, target_column=target)
         assigned = model.assign(table)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))

@@ -77,7 +77,14 @@ what_to_fit = together(
         default="auto",
         help="auto needs no tuning; paper follows the paper and needs --config.",
     ),
-    click.option("--loss", type=click.Choice(["squared"]), default="squared", help="The kind of target."),
+    click.option(
+        "--family",
+        "--loss",
+        type=click.Choice(["gaussian", "binomial", "poisson", "squared", "logistic"]),
+        default="gaussian",
+        help="What the target is: any number, 0 or 1 (binomial), a count (poisson); squared and logistic are the first "
+        "two by their losses.",
+    ),
     configured,
 )
 written_too = together(

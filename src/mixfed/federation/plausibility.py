@@ -82,6 +82,7 @@ def _(content: CensusSum, query: Any, asked: Asked) -> None:
     if (
         (np.diff(content.sizes) <= 0).any()
         or (content.counts < 1).any()
+        or content.mass != rows
         or _beyond(content.low, content.high, content.total, rows).any()
         or ((content.value < content.low) | (content.value > content.high))[content.constant_columns].any()
         or _beyond(*target, content.target, rows)

@@ -31,7 +31,7 @@ def round_up(values: Floats | float) -> Floats:
 
 
 def census(
-    phi: Array, y: Floats, width: int
+    phi: Array, y: Floats, width: int, weight: Floats | None = None
 ) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float, bool]:
     """Look at all columns and at the target; columns beyond those of phi are the constant 1.
 
@@ -47,10 +47,15 @@ def census(
         some = phi[first : first + CACHED]
         low[:dim] = np.minimum(low[:dim], _over_rows(np.minimum, some))
         high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
-        total[:dim] += _over_rows(np.add, some)
+        if weight is None:
+            total[:dim] += _over_rows(np.add, some)
+        else:
+            total[:dim] += weight[first : first + CACHED] @ some
+    if weight is not None:
+        total[dim:] = weight.sum()
     constant = low == high
     bounds = float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
-    target = float(y.sum()), *bounds, bool((y == np.round(y)).all())
+    target = float(y.sum() if weight is None else weight @ y), *bounds, bool((y == np.round(y)).all())
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
 
 
@@ -64,14 +69,26 @@ def _over_rows(function: np.ufunc, phi: Array) -> Floats:
 
 
 def second_moments(
-    phi: Array, y: Floats, centre: Array, inverse_sd: Array, target_centre: float, target_unit: float
+    phi: Array,
+    y: Floats,
+    centre: Array,
+    inverse_sd: Array,
+    target_centre: float,
+    target_unit: float,
+    weight: Floats | None = None,
 ) -> tuple[Floats, Floats, float]:
-    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
+    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target.
+
+    A row counts as often as its weight (n,) says, if there are any; so in all sums here.
+    """
     width = len(inverse_sd)
     gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
     for first in range(0, len(phi), CACHED):
         x = scaled(phi[first : first + CACHED], centre, inverse_sd)
         target = (y[first : first + CACHED] - target_centre) / target_unit
+        if weight is not None:
+            root = np.sqrt(weight[first : first + CACHED])
+            x, target = x * root[:, None], target * root
         gram += x.T @ x
         cross += target @ x
         square += float(target @ target)
@@ -89,10 +106,13 @@ def pair_moments(
     models: Array,
     weight: Floats,
     family: Family,
+    shift: Floats | None = None,
+    row_weight: Floats | None = None,
 ) -> Floats:
     """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = x u, u being a row's score: the residual of model j.
 
-    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
+    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs. A shift (n,) is added
+    to every linear predictor.
     """
     width, first = len(centre), 0
     found = np.zeros((weight.shape[1], width, width))
@@ -100,7 +120,12 @@ def pair_moments(
         sizes, shares = np.diff(edges), weight[first : first + len(edges) - 1]
         first += len(sizes)
         x = scaled(phi[rows], centre, inverse_sd)
-        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], x @ models)
+        eta = x @ models
+        if shift is not None:
+            eta += shift[rows, None]
+        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], eta)
+        if row_weight is not None:
+            scores = scores * row_weight[rows, None]
         for total, own, left in zip(found, shares.T, scores.T, strict=True):
             counts = (sizes > 1) & (own > _NEGLIGIBLE)
             scale = np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1))
@@ -120,6 +145,7 @@ def project(
     target_unit: float,
     model: Array,
     basis: Array,
+    weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
 
@@ -127,6 +153,8 @@ def project(
     """
     x = scaled(phi, centre, inverse_sd)
     z, residual = x @ basis, (y - target_centre) / target_unit - (x @ model)[:, 0]
+    if weight is not None:
+        z, residual = z * np.sqrt(weight)[:, None], residual * np.sqrt(weight)
     rows, columns = np.tril_indices(basis.shape[1])
     return (
         by_client(residual**2, offsets),

@@ -5,6 +5,7 @@ from types import ModuleType
 import numpy as np
 
 from ...exchange.census import Census, CensusSum, LargestNorm, LargestNormSum
+from ...kernels import plain
 from ..blocks import over_blocks, summed
 from ..packed import Clients
 from ..store import ClientData
@@ -15,11 +16,16 @@ from .dispatch import answer_all
 def _census(query: Census, clients: ClientData, kernels: ModuleType) -> CensusSum:
     def one(block: Clients) -> CensusSum:
         sizes, counts = np.unique(block.rows, return_counts=True)
-        low, high, constant, value, *rest = kernels.census(block.phi, block.y, block.dim, block.weight)
-        weight = np.ones(block.n_rows) if block.weight is None else block.weight
-        offset = 0.0 if block.offset is None else float(weight @ block.offset)
-        about = low, high, constant, value, float(weight.sum()), offset, *rest
-        return CensusSum(*(sizes, counts, *about, bool(block.phi.dtype == np.float32)))
+        low, high, constant, value, total, target, *bounds = kernels.census(block.phi, block.y, block.dim)
+        mass, offset, weight = float(block.n_rows), 0.0, block.weight
+        if weight is not None:
+            mass, target = float(weight.sum()), float(weight @ block.y)
+            total = plain.weighted_totals(block.phi, block.dim, weight)
+        if block.offset is not None:
+            offset = float(block.offset.sum() if weight is None else weight @ block.offset)
+        whole = bool((block.y == np.round(block.y)).all())
+        found = low, high, constant, value, mass, offset, total, target, *bounds, whole
+        return CensusSum(*(sizes, counts, *found, bool(block.phi.dtype == np.float32)))
 
     return summed(one, clients)
 

@@ -7,6 +7,7 @@ import numpy as np
 from ...core.symmetric import packed
 from ...exchange.moments import Gram, GramSum, PairMoments, PairSum
 from ...families.registry import family_named
+from ...kernels import plain
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
@@ -20,7 +21,9 @@ def _gram(query: Gram, clients: ClientData, kernels: ModuleType) -> GramSum:
         kind = block.phi.dtype
         shift, inverse_sd = query.centre.astype(kind), (1.0 / query.unit).astype(kind)
         arguments = (shift, inverse_sd, query.target_centre, query.target_unit)
-        return GramSum(*kernels.second_moments(block.phi, block.y, *arguments, block.weight))
+        if block.weight is not None:
+            return GramSum(*plain.weighted_second_moments(block.phi, block.y, *arguments, block.weight))
+        return GramSum(*kernels.second_moments(block.phi, block.y, *arguments))
 
     return summed(one, clients)
 

@@ -30,15 +30,12 @@ def round_up(values: Floats | float) -> Floats:
     return -round_down(-np.asarray(values))
 
 
-def census(
-    phi: Array, y: Floats, width: int, weight: Floats | None = None
-) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float, bool]:
+def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
     """Look at all columns and at the target; columns beyond those of phi are the constant 1.
 
     Gives for each column (D,) its range in round numbers, whether it has the same value in all rows, that value or 0,
-    and its sum; then the sum and the range of the target, and whether all targets are whole numbers. Ranges are wider
-    than they need be, for an extreme is a value in somebody's row, and nobody's are to be told. Rounding keeps the
-    order, so the range of all is that of the ranges.
+    and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
+    in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
     """
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
@@ -47,15 +44,9 @@ def census(
         some = phi[first : first + CACHED]
         low[:dim] = np.minimum(low[:dim], _over_rows(np.minimum, some))
         high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
-        if weight is None:
-            total[:dim] += _over_rows(np.add, some)
-        else:
-            total[:dim] += weight[first : first + CACHED] @ some
-    if weight is not None:
-        total[dim:] = weight.sum()
+        total[:dim] += _over_rows(np.add, some)
     constant = low == high
-    bounds = float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
-    target = float(y.sum() if weight is None else weight @ y), *bounds, bool((y == np.round(y)).all())
+    target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
 
 
@@ -69,26 +60,14 @@ def _over_rows(function: np.ufunc, phi: Array) -> Floats:
 
 
 def second_moments(
-    phi: Array,
-    y: Floats,
-    centre: Array,
-    inverse_sd: Array,
-    target_centre: float,
-    target_unit: float,
-    weight: Floats | None = None,
+    phi: Array, y: Floats, centre: Array, inverse_sd: Array, target_centre: float, target_unit: float
 ) -> tuple[Floats, Floats, float]:
-    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target.
-
-    A row counts as often as its weight (n,) says, if there are any; so in all sums here.
-    """
+    """Sum x x^T, packed (D (D + 1) / 2,), x t (D,) and t^2 over rows, t being the shifted and scaled target."""
     width = len(inverse_sd)
     gram, cross, square = np.zeros((width, width)), np.zeros(width), 0.0
     for first in range(0, len(phi), CACHED):
         x = scaled(phi[first : first + CACHED], centre, inverse_sd)
         target = (y[first : first + CACHED] - target_centre) / target_unit
-        if weight is not None:
-            root = np.sqrt(weight[first : first + CACHED])
-            x, target = x * root[:, None], target * root
         gram += x.T @ x
         cross += target @ x
         square += float(target @ target)
@@ -112,7 +91,7 @@ def pair_moments(
     """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = x u, u being a row's score: the residual of model j.
 
     models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs. A shift (n,) is added
-    to every linear predictor.
+    to every linear predictor, and a row counts as often as its weight (n,) says.
     """
     width, first = len(centre), 0
     found = np.zeros((weight.shape[1], width, width))

@@ -82,10 +82,10 @@ def _(content: CensusSum, query: Any, asked: Asked) -> None:
     if (
         (np.diff(content.sizes) <= 0).any()
         or (content.counts < 1).any()
-        or content.mass != rows
         or _beyond(content.low, content.high, content.total, rows).any()
         or ((content.value < content.low) | (content.value > content.high))[content.constant_columns].any()
         or _beyond(*target, content.target, rows)
+        or content.mass != rows
     ):
         raise MessageError("a census that cannot be")
 

@@ -23,8 +23,7 @@ def _census(query: Census, clients: ClientData, kernels: ModuleType) -> CensusSu
             total = plain.weighted_totals(block.phi, block.dim, weight)
         if block.offset is not None:
             offset = float(block.offset.sum() if weight is None else weight @ block.offset)
-        whole = bool((block.y == np.round(block.y)).all())
-        found = low, high, constant, value, mass, offset, total, target, *bounds, whole
+        found = low, high, constant, value, mass, offset, total, target, *bounds
         return CensusSum(*(sizes, counts, *found, bool(block.phi.dtype == np.float32)))
 
     return summed(one, clients)

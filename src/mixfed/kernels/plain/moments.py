@@ -30,12 +30,15 @@ def round_up(values: Floats | float) -> Floats:
     return -round_down(-np.asarray(values))
 
 
-def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float]:
+def census(
+    phi: Array, y: Floats, width: int
+) -> tuple[Floats, Floats, Bools, Floats, Floats, float, float, float, bool]:
     """Look at all columns and at the target; columns beyond those of phi are the constant 1.
 
     Gives for each column (D,) its range in round numbers, whether it has the same value in all rows, that value or 0,
-    and its sum; then the sum and the range of the target. Ranges are wider than they need be, for an extreme is a value
-    in somebody's row, and nobody's are to be told. Rounding keeps the order, so the range of all is that of the ranges.
+    and its sum; then the sum and the range of the target, and whether all targets are whole numbers. Ranges are wider
+    than they need be, for an extreme is a value in somebody's row, and nobody's are to be told. Rounding keeps the
+    order, so the range of all is that of the ranges.
     """
     dim = phi.shape[1]
     low, high, total = np.ones(width), np.ones(width), np.full(width, float(len(phi)))
@@ -46,7 +49,8 @@ def census(phi: Array, y: Floats, width: int) -> tuple[Floats, Floats, Bools, Fl
         high[:dim] = np.maximum(high[:dim], _over_rows(np.maximum, some))
         total[:dim] += _over_rows(np.add, some)
     constant = low == high
-    target = float(y.sum()), float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
+    bounds = float(round_down(y.min(initial=np.inf))), float(round_up(y.max(initial=-np.inf)))
+    target = float(y.sum()), *bounds, bool((y == np.round(y)).all())
     return round_down(low), round_up(high), constant, np.where(constant, low, 0.0), total, *target
 
 

@@ -128,7 +128,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.personal = personal
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the kinds.
 
         Parameters
@@ -139,6 +139,10 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Targets.
         groups : array-like of shape (n_samples,) or None, default=None
             The client of each row: numbers, text, dates. Without it every row is a client of its own.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            How often each row counts: one of weight 2 as two rows, one of weight 0 not at all.
+        offset : array-like of shape (n_samples,) or None, default=None
+            What is added to each linear predictor: the logarithm of the exposure, say.
 
         Returns
         -------
@@ -148,7 +152,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
         if groups is not None:
             check_consistent_length(X, y, groups)
-        clients = Clients.from_arrays(X, y, groups, intercept=self.fit_intercept, features=self._names())
+        more = {"intercept": self.fit_intercept, "features": self._names(), "offset": offset, "weight": sample_weight}
+        clients = Clients.from_arrays(X, y, groups, **more)
         found = self._fit(clients)
         assigned = found.model.assign(clients)
         model = found.model.with_details(residuals=residuals(found.model, clients, assigned))
@@ -172,8 +177,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._known = assigned
         return self
 
-    def predict(self, X: Any, groups: Any = None, history: Assignment | None = None) -> Floats:
-        """Predict targets.
+    def predict(self, X: Any, groups: Any = None, history: Assignment | None = None, offset: Any = None) -> Floats:
+        """Predict targets, or more exactly their means.
 
         A client in ``history`` is predicted by the kinds found there, another client of the fit by its own kinds, any
         other (and every row, without ``groups``) by the mean over the kinds.
@@ -186,28 +191,26 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             The client of each row.
         history : Assignment or None, default=None
             What `assign` found of clients, new or old, from their latest rows.
+        offset : array-like of shape (n_samples,) or None, default=None
+            What is added to each linear predictor.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
             Predictions.
         """
-        rows, known = self._asked(X, groups, history)
+        rows, known = self._asked(X, groups, history, offset)
         return self.model_.predict(rows, known)
 
     def predict_interval(
-        self, X: Any, groups: Any = None, history: Assignment | None = None, level: float = 0.9
+        self, X: Any, groups: Any = None, history: Assignment | None = None, level: float = 0.9, offset: Any = None
     ) -> Floats:
         """Give bounds between which targets are with probability ``level``.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,) or None, default=None
-            The client of each row.
-        history : Assignment or None, default=None
-            What `assign` found of clients, new or old, from their latest rows.
+        X, groups, history, offset
+            As `predict` takes them.
         level : float, default=0.9
             The probability.
 
@@ -216,7 +219,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         bounds : ndarray of shape (n_samples, 2)
             Lower and upper bounds.
         """
-        rows, known = self._asked(X, groups, history)
+        rows, known = self._asked(X, groups, history, offset)
         return self.model_.predict_interval(rows, known, level)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
@@ -224,14 +227,10 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Targets.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of the rows.
-        groups : array-like of shape (n_samples,) or None, default=None
-            The client of each row; without it every row is predicted by the mean over the kinds.
+        X, groups
+            As `predict` takes them.
+        y, sample_weight
+            As `fit` takes them.
 
         Returns
         -------
@@ -240,17 +239,13 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
-    def assign(self, X: Any, y: Any, groups: Any) -> Assignment:
+    def assign(self, X: Any, y: Any, groups: Any, sample_weight: Any = None, offset: Any = None) -> Assignment:
         """Find the kinds of clients from some of their rows, whether they were in the fit or not.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Targets.
-        groups : array-like of shape (n_samples,)
-            The client of each row.
+        X, y, groups, sample_weight, offset
+            As `fit` takes them.
 
         Returns
         -------
@@ -261,7 +256,8 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64), warn=True)
-        clients = Clients.from_arrays(X, y, groups, intercept=self.model_.has_intercept, features=self._names())
+        named: dict[str, Any] = {"intercept": self.model_.has_intercept, "features": self._names()}
+        clients = Clients.from_arrays(X, y, groups, **named, offset=offset, weight=sample_weight)
         return self.model_.assign(clients, uncertainty=True)
 
     def report(self, path: str | Path) -> None:
@@ -290,11 +286,14 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _kinds_html(self) -> str:
         return self.model_._repr_html_() if hasattr(self, "model_") else ""
 
-    def _asked(self, X: Any, groups: Any, history: Assignment | None) -> tuple[Rows, Assignment | None]:
+    def _asked(
+        self, X: Any, groups: Any, history: Assignment | None, offset: Any = None
+    ) -> tuple[Rows, Assignment | None]:
         """Give rows to predict, and what is known of their clients."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = rows_from_arrays(X, None, groups, intercept=self.model_.has_intercept, features=self._names())
+        more = {"intercept": self.model_.has_intercept, "features": self._names(), "offset": offset}
+        rows = rows_from_arrays(X, None, groups, **more)
         if history is not None:
             self.model_.check_known(history)
         if groups is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.exchanges import CLIENTS, COLUMNS, QUERIES, leaves, messages, reply_to
-from mixfed.clients.answers import answer, answer_each
+from mixfed.clients.answers.dispatch import answer_all, answer_one_by_one
 from mixfed.clients.local import LocalPool
 from mixfed.exchange.base import PerClient, Query
 from mixfed.exchange.codec import decode, encode
@@ -39,14 +39,14 @@ def same(found, expected, **close):
 
 @pytest.mark.parametrize("kind", ASKED, ids=name)
 def test_every_query_has_an_answer(kind):
-    registered = answer if issubclass(kind, Query) else answer_each
+    registered = answer_all if issubclass(kind, Query) else answer_one_by_one
     assert registered.dispatch(kind) is not registered.dispatch(object), (
         f"register what clients answer to {kind.__name__} in clients/answers"
     )
 
 
 def test_every_answer_is_to_a_query_that_may_be_asked():
-    assert {*answer.registry, *answer_each.registry} - {object} == set(ASKED)
+    assert {*answer_all.registry, *answer_one_by_one.registry} - {object} == set(ASKED)
 
 
 def test_there_is_an_example_of_every_message():

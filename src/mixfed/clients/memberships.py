@@ -31,13 +31,22 @@ def memberships(mixture: Mixture, clients: ClientData, hard: bool = False, famil
 
     def of_family(block: Clients) -> Floats:
         eta = block.design.astype(np.float64, copy=False) @ mixture.theta.T
+        if block.offset is not None:
+            eta += block.offset[:, None]
         log_dispersion = 2.0 * np.log(np.broadcast_to(mixture.noise, mixture.weights.shape))
-        logs = plain.by_client(family.terms(block.y[:, None], eta, log_dispersion).likelihood, block.offsets)
+        rows = family.terms(block.y[:, None], eta, log_dispersion).likelihood
+        if block.weight is not None:
+            rows = block.weight[:, None] * rows
+        logs = plain.by_client(rows, block.offsets)
         logs += mixture_arguments(mixture, np.float64)[1]
         return plain.hardest(logs)[0] if hard else plain.softmax(logs)[0]
 
+    def each(block: Clients) -> Floats:
+        block = block.of_family(family)
+        return one(block) if family is GAUSSIAN and block.weight is None else of_family(block)
+
     with one_blas_thread():
-        return np.concatenate(list(over_blocks(one if family is GAUSSIAN else of_family, clients)))
+        return np.concatenate(list(over_blocks(each, clients)))
 
 
 def mixture_arguments(mixture: Mixture, precision: Any) -> tuple[Array, Floats, Floats]:

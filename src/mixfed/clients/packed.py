@@ -7,6 +7,7 @@ only: its column of ones is never stored with the others.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -23,8 +24,9 @@ from ..core import draws
 from ..core.arrays import Array, Floats, Ints, Keys
 from ..core.errors import DataError
 from ..core.names import INTERCEPT
+from ..families.base import Family
 from ..tables.reading import Put, planned, write_rows
-from ..tables.roles import Plan, find_clients_and_columns
+from ..tables.roles import NO_EXTRAS, Extras, Plan, find_clients_and_columns
 from ..tables.rows import Rows, rows_from_arrays, with_intercept
 from ..tables.sources import FrameSource, Source
 
@@ -94,6 +96,10 @@ class Clients(Packing):
     """(n_clients,), sorted."""
     features: tuple[str, ...]
     """The names of the columns of phi, and the intercept, if any, as the last."""
+    offset: Floats | None = None
+    """(n_rows,): what is added to every linear predictor."""
+    weight: Floats | None = None
+    """(n_rows,): how often each row counts, above 0."""
 
     def __post_init__(self) -> None:
         """Put rows in C order: compiled code reads several numbers of a row at once."""
@@ -105,11 +111,11 @@ class Clients(Packing):
         if rows.y is None:
             raise DataError("these rows have no target")
         offsets = offsets_of(np.bincount(rows.owner, minlength=len(rows.ids)))
-        phi, y = rows.phi, rows.y
+        phi, y, offset, weight = rows.phi, rows.y, rows.offset, rows.weight
         if np.any(np.diff(rows.owner) < 0):
             order = np.argsort(rows.owner, kind="stable")
-            phi, y = phi[order], y[order]
-        return cls(phi, y, offsets, rows.ids, rows.features)
+            phi, y, offset, weight = phi[order], y[order], _some(offset, order), _some(weight, order)
+        return cls(phi, y, offsets, rows.ids, rows.features, offset, weight)
 
     @classmethod
     def from_arrays(
@@ -120,12 +126,16 @@ class Clients(Packing):
         *,
         intercept: bool = False,
         features: Sequence[str] | None = None,
+        offset: Any = None,
+        weight: Any = None,
     ) -> Clients:
         """Pack arrays X (n_rows, d), y (n_rows,) and one client id per row (n_rows,).
 
-        Without ``groups`` every row is a client of its own.
+        Without ``groups`` every row is a client of its own. An ``offset`` (n_rows,) is added to the linear predictors;
+        a row of ``weight`` 2 counts as two rows, and one of weight 0 is left out.
         """
-        return cls.from_rows(rows_from_arrays(X, y, groups, intercept=intercept, features=features))
+        more = {"intercept": intercept, "features": features, "offset": offset, "weight": weight}
+        return cls.from_rows(rows_from_arrays(X, y, groups, **more))
 
     @classmethod
     def from_frame(
@@ -136,10 +146,12 @@ class Clients(Packing):
         features: Sequence[str] | None = None,
         *,
         intercept: bool = True,
+        extras: Extras = NO_EXTRAS,
     ) -> Clients:
         """Pack a pandas, polars or pyarrow table. By default every other numeric column is a feature."""
         source = FrameSource(frame, [client, target, *(features or ())])
-        return cls._from_source(source, find_clients_and_columns(source, client, target, features), intercept)
+        wanted = None if features is None else [*features, *extras.names]
+        return cls._from_source(source, find_clients_and_columns(source, client, target, wanted), intercept, extras)
 
     @classmethod
     def from_file(
@@ -150,14 +162,18 @@ class Clients(Packing):
         features: Sequence[str] | None = None,
         *,
         intercept: bool = True,
+        extras: Extras = NO_EXTRAS,
     ) -> Clients:
         """Pack a ``.parquet`` file, or a ``.csv``, ``.tsv`` or ``.txt`` file, compressed (``.csv.gz``) or not."""
-        return cls._from_source(*planned(Path(path), client, target, features), intercept)
+        wanted = None if features is None else [*features, *extras.names]
+        return cls._from_source(*planned(Path(path), client, target, wanted), intercept, extras)
 
     @classmethod
-    def _from_source(cls, source: Source, plan: Plan, intercept: bool) -> Clients:
+    def _from_source(cls, source: Source, plan: Plan, intercept: bool, extras: Extras) -> Clients:
         """Pack a table in memory, with little more than the packed rows in it."""
-        names, offsets = with_intercept(plan.features, intercept), offsets_of(plan.counts)
+        plan = extras.planned(plan, source.name)
+        own = plan.features[: len(plan.features) - len(extras.names)]
+        names, offsets = with_intercept(own, intercept), offsets_of(plan.counts)
         phi, y = np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows)
 
         def write(places: Ints, some: Array, targets: Floats) -> None:
@@ -165,7 +181,8 @@ class Clients(Packing):
 
         write_rows(source, plan, rows_by_client(offsets, write))
         pa.default_memory_pool().release_unused()  # which Arrow would keep for its next table
-        return cls(phi, y, offsets, plan.ids.to_numpy(zero_copy_only=False), names)
+        phi, *more = extras.taken_apart(phi, source.name)
+        return cls(phi, y, offsets, plan.ids.to_numpy(zero_copy_only=False), names, *more)
 
     @property
     def design(self) -> Array:
@@ -177,7 +194,9 @@ class Clients(Packing):
     @cached_property
     def digest(self) -> str:
         """A digest of rows, owners and ids, for which the same clients on disk have the same."""
-        return content_digest(hashed(self.phi).digest(), hashed(self.y).digest(), self.offsets, self.keys)
+        columns = [part.astype(self.phi.dtype) for part in (self.offset, self.weight) if part is not None]
+        phi = np.column_stack([self.phi, *columns]) if columns else self.phi
+        return content_digest(hashed(phi).digest(), hashed(self.y).digest(), self.offsets, self.keys)
 
     def block(self, begin: int, end: int) -> Clients:
         """Give the clients ``begin:end``, without a copy of their rows."""
@@ -185,13 +204,26 @@ class Clients(Packing):
             return self
         part = slice(self.offsets[begin], self.offsets[end])
         offsets = self.offsets[begin : end + 1] - self.offsets[begin]
-        return Clients(self.phi[part], self.y[part], offsets, self.ids[begin:end], self.features)
+        extras = _some(self.offset, part), _some(self.weight, part)
+        return Clients(self.phi[part], self.y[part], offsets, self.ids[begin:end], self.features, *extras)
 
     def subset(self, who: Array) -> Clients:
         """Keep the clients at the places ``who`` (c,), in that order."""
         sizes = self.rows[who]
         rows = ranges(self.offsets[who], sizes)
-        return Clients(self.phi.take(rows, axis=0), self.y[rows], offsets_of(sizes), self.ids[who], self.features)
+        extras = _some(self.offset, rows), _some(self.weight, rows)
+        phi = self.phi.take(rows, axis=0)
+        return Clients(phi, self.y[rows], offsets_of(sizes), self.ids[who], self.features, *extras)
+
+    def of_family(self, family: Family) -> Clients:
+        """Subtract the offset from a target that may be shifted; else it stays with the rows."""
+        if self.offset is None or not family.rescales:
+            return self
+        return dataclasses.replace(self, y=self.y - self.offset, offset=None)
+
+
+def _some(values: Floats | None, rows: Any) -> Floats | None:
+    return None if values is None else values[rows]
 
 
 def offsets_of(sizes: Ints) -> Ints:

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 
 from ..core.arrays import Array, Floats, Ints
 from ..core.errors import DataError, SettingsError
+from ..families.base import Family
+from ..tables.roles import NO_EXTRAS, Extras
 from ..tables.rows import with_intercept
 from ..tables.sources import open_source
 from .packed import Clients, Packing, offsets_of, ranges
@@ -79,6 +81,10 @@ class Store(Packing):
         """Bytes on disk."""
         return sum((self.path / name).stat().st_size for name in FILES)
 
+    def of_family(self, family: Family) -> Store:
+        """Give it as it is: no offset is packed."""
+        return self
+
     def block(self, begin: int, end: int) -> Clients:
         """Read the clients ``begin:end``."""
         first, last = int(self.offsets[begin]), int(self.offsets[end])
@@ -132,6 +138,7 @@ def open_clients(
     features: Sequence[str] | None = None,
     *,
     intercept: bool = True,
+    extras: Extras = NO_EXTRAS,
 ) -> ClientData:
     """Open a packed folder, whose columns are known and need not be named, or read a file into memory."""
     path = Path(path)
@@ -141,7 +148,9 @@ def open_clients(
         if client is None or target is None:
             columns = ", ".join(open_source(path).schema.names)
             raise SettingsError(f"{path.name}: give --client and --target; the columns are {columns}")
-        return Clients.from_file(path, client, target, features, intercept=intercept)
+        return Clients.from_file(path, client, target, features, intercept=intercept, extras=extras)
+    if extras.names:
+        raise SettingsError(f"{path}: a packed folder has no {', '.join(extras.names)}: fit the file it was made of")
     store = Store.open(path, intercept=intercept)
     for what, wanted, there in (("client", client, store.client_column), ("target", target, store.target_column)):
         if wanted not in (None, there):

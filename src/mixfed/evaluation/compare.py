@@ -205,7 +205,7 @@ def _ridge(clients: Clients, common: Floats | None, slopes: bool) -> Fitted:
     pool = LocalPool(clients)
     census = pool.ask(Census())
     columns = inspect(census, clients.intercept)
-    units, _ = make_units(columns, pool.ask(gram_query(columns)), census.n_rows)
+    units, _ = make_units(columns, pool.ask(gram_query(columns)), census.mass)
     ties = _ties(units, slopes)
     theta = np.zeros(units.dim) if common is None else from_user(units, common)
     logs = np.full(1 + ties.shape[1], -1.0)

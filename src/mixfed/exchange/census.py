@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from ..core.arrays import Bools, Floats, Ints
+from ..families.gaussian import GAUSSIAN
 from .base import Query
 
 
@@ -30,6 +31,10 @@ class CensusSum:
     """Whether a feature has the same value in all rows."""
     value: Annotated[Floats, "D"]
     """That value; else 0."""
+    mass: float
+    """The sum of the rows' weights; without any, the number of rows."""
+    offset: float
+    """The sum of the offsets, weighted as the next are."""
     total: Annotated[Floats, "D"]
     """The sum of each feature."""
     target: float
@@ -53,6 +58,8 @@ class CensusSum:
             np.maximum(self.high, other.high),
             constant_columns,
             np.where(constant_columns, self.value, 0.0),
+            self.mass + other.mass,
+            self.offset + other.offset,
             self.total + other.total,
             self.target + other.target,
             min(self.target_low, other.target_low),
@@ -75,6 +82,9 @@ class CensusSum:
 @dataclass(frozen=True)
 class Census(Query[CensusSum, CensusSum]):
     """Count clients and rows."""
+
+    family: str = GAUSSIAN.name
+    """What the target is taken for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from ..core.arrays import Floats
 from ..core.symmetric import packed, unpacked
+from ..families.gaussian import GAUSSIAN
 from .base import Parts, Query
 from .units import StandardUnits
 
@@ -32,6 +33,8 @@ class Gram(Query[GramSum, GramSum]):
     unit: Annotated[Floats, "D"]
     target_centre: float
     target_unit: float
+    family: str = GAUSSIAN.name
+    """What the target is taken for."""
 
 
 @dataclass(frozen=True, eq=False)

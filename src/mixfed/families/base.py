@@ -51,6 +51,12 @@ class Terms(NamedTuple):
     """t, by which d l / d log phi = (t / phi - 1) / 2; None if there is no dispersion."""
 
 
+def weighted(terms: Terms, weight: Floats) -> Terms:
+    """Let rows count as often as their weights say."""
+    statistic = None if terms.statistic is None else weight * terms.statistic
+    return Terms(weight * terms.likelihood, weight * terms.score, weight * terms.weight, statistic)
+
+
 @dataclass(frozen=True)
 class Words:
     """How people call what a family has."""

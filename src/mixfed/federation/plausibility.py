@@ -125,6 +125,7 @@ def _check_ranges(content: CensusSum) -> None:
         or _beyond(content.low, content.high, content.total, content.n_rows).any()
         or ((content.value < content.low) | (content.value > content.high))[content.constant_columns].any()
         or _beyond(*target, content.target, content.n_rows)
+        or content.mass != content.n_rows  # sites have no weights
     ):
         raise MessageError("a census that cannot be")
 

@@ -62,6 +62,9 @@ class Model:
     client_column: str | None = None
     """The columns of the table that the fit read, so that other tables can be read alike."""
     target_column: str | None = None
+    offset_column: str | None = None
+    """What was added to the linear predictors, or that of which the logarithm was."""
+    exposure_column: str | None = None
     warnings: tuple[str, ...] = ()
     family: str = GAUSSIAN.name
     """What the target is: see `families`."""

@@ -21,7 +21,7 @@ from ..core.symmetric import packed, unpacked
 from ..exchange.local_update import Mixture
 from ..families.base import Family
 from ..tables.reading import read_rows
-from ..tables.roles import find_clients_and_columns
+from ..tables.roles import Extras, find_clients_and_columns
 from ..tables.rows import Rows
 from ..tables.sources import FrameSource
 from .assignment import Assignment
@@ -49,7 +49,8 @@ def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) ->
     found, told = places >= 0, places[places >= 0]
     share[found] = known.probabilities[told]
     if model.factor is None:
-        return share[rows.owner], rows.phi @ model.coef.T + model.intercept, np.tile(model.scale, (len(rows.owner), 1))
+        predictors = rows.phi @ model.coef.T + model.intercept + _offset_of(rows)
+        return share[rows.owner], predictors, np.tile(model.scale, (len(rows.owner), 1))
     width = model.factor.shape[2]
     effects = np.zeros((*share.shape, width))
     covariance = np.tile(packed(np.eye(width)), (*share.shape, 1)) if spread else None
@@ -61,21 +62,27 @@ def foreseen(model: Model, rows: Any, known: Assignment | None, spread: bool) ->
                 raise DataError("the uncertainty of the clients' deviations was not kept: give their rows as history")
             covariance[found] = uncertainty
     phi = np.column_stack([rows.phi, np.ones(len(rows.phi))]) if model.has_intercept else rows.phi
-    return share[rows.owner], *predicted(phi, rows.owner, model.mixture, model.factor, effects, covariance)
+    means, deviations = predicted(phi, rows.owner, model.mixture, model.factor, effects, covariance)
+    return share[rows.owner], means + _offset_of(rows), deviations
+
+
+def _offset_of(rows: Rows) -> Floats | float:
+    return 0.0 if rows.offset is None else rows.offset[:, None]
 
 
 def rows_of(model: Model, frame: Any, named: bool) -> Rows:
     """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
     client = model.client_column
-    source = FrameSource(frame, [*model.features, client])
+    extras = Extras(model.offset_column, model.exposure_column)
+    source = FrameSource(frame, [*model.features, *extras.names, client])
     if client is None or client not in source.schema.names:
         if named:
             column = "a model that knows its client_column" if client is None else f"the column '{client}'"
             raise DataError(f"these rows do not say which of the known clients they belong to: it takes {column}")
         client = INTERCEPT  # a name that no column has: every row is of a client of its own
         source = FrameSource(source.table.append_column(client, pa.array(range(source.n_rows))), [])
-    plan = find_clients_and_columns(source, client, None, model.features)
-    return read_rows(source, plan, intercept=model.has_intercept)
+    plan = find_clients_and_columns(source, client, None, [*model.features, *extras.names])
+    return read_rows(source, plan, intercept=model.has_intercept, extras=extras)
 
 
 def predicted(

@@ -42,13 +42,15 @@ def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[s
         nth = np.arange(1, len(owner) + 1) - offsets[owner]
         place = np.ceil((nth - start[part][owner]) / share).astype(np.int64) - 1
         rows = block.offsets[owner] + np.minimum(place, block.rows[owner] - 1)
-        some = Clients(block.phi[rows], block.y[rows], offsets, block.ids, block.features)
+        offset = None if block.offset is None else block.offset[rows]
+        some = Clients(block.phi[rows], block.y[rows], offsets, block.ids, block.features, offset).of_family(family)
         if family.rescales:
             residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
         else:  # between the quantiles of one less than a target and of the target one is drawn
             chance = draws.uniform(model.seed, "quantiles", 0, block.keys)[owner, 0]
             chance = (chance + nth * _GOLDEN) % 1.0
             eta = some.phi @ model.coef.T + model.intercept
+            eta += 0.0 if some.offset is None else some.offset[:, None]
             residual = family.residuals(some.y[:, None], eta, scale**2, chance[:, None])
         if model.factor is not None:
             # Rows lie around their kind by its noise and by what its clients deviate.

@@ -15,6 +15,7 @@ from ..core.symmetric import unpacked
 from ..exchange.census import CensusSum
 from ..exchange.moments import Gram, GramSum
 from ..exchange.units import StandardUnits
+from ..families.gaussian import GAUSSIAN
 
 _COLLINEAR = 1e-10
 """Directions in which the scaled features vary less than this, relative to the most, are left out."""
@@ -47,10 +48,10 @@ def inspect(census: CensusSum, intercept: bool) -> Columns:
     live = ~constant_columns
     centre = np.zeros(len(constant_columns))
     if constant is not None:
-        centre = _rounded(np.where(constant_columns, 0.0, census.total / census.n_rows), census.single)
+        centre = _rounded(np.where(constant_columns, 0.0, census.total / census.mass), census.single)
         live[constant] = True
     unit = np.maximum(np.abs(census.low - centre), np.abs(census.high - centre))
-    target_centre = census.target / census.n_rows if constant is not None else 0.0
+    target_centre = census.target / census.mass if constant is not None else 0.0
     value = 1.0 if constant is None else float(census.value[constant])
     target_unit = max(abs(census.target_low - target_centre), abs(census.target_high - target_centre)) or 1.0
     return Columns(
@@ -58,12 +59,12 @@ def inspect(census: CensusSum, intercept: bool) -> Columns:
     )
 
 
-def gram_query(columns: Columns) -> Gram:
+def gram_query(columns: Columns, family: str = GAUSSIAN.name) -> Gram:
     """Ask for second moments in units in which they lose no digits."""
-    return Gram(columns.centre, columns.unit, columns.target_centre, columns.target_unit)
+    return Gram(columns.centre, columns.unit, columns.target_centre, columns.target_unit, family)
 
 
-def make_units(columns: Columns, reply: GramSum, n_rows: int) -> tuple[StandardUnits, Array]:
+def make_units(columns: Columns, reply: GramSum, n_rows: float) -> tuple[StandardUnits, Array]:
     """Whiten, and fit one model to all rows. Gives also which columns (D,) are combinations of others."""
     gram = unpacked(reply.gram, len(columns.unit))
     spread = np.sqrt(np.diag(gram) / n_rows)
@@ -97,7 +98,7 @@ def make_units(columns: Columns, reply: GramSum, n_rows: int) -> tuple[StandardU
 
 def spreads(columns: Columns, reply: GramSum, census: CensusSum) -> tuple[Floats, float]:
     """Give the standard deviations of the table's columns (D,) and of the target."""
-    n_rows = census.n_rows
+    n_rows = census.mass
     # In the columns' units, in which squares do not overflow; the shift is 0 where columns are centred already.
     shift = (census.total / n_rows - columns.centre) / columns.unit
     squares = np.diag(unpacked(reply.gram, len(shift)))

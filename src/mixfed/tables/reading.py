@@ -12,7 +12,7 @@ from ..core.errors import ColumnError, DataError
 from .column_types import TextColumn, as_floats, decoded, is_text, numbers, read_text
 from .ids import find_clients, plain
 from .missing import Gaps
-from .roles import Plan, Watch, find_clients_and_columns
+from .roles import NO_EXTRAS, Extras, Plan, Watch, find_clients_and_columns
 from .rows import Rows, with_intercept
 from .sources import Source, read_by
 
@@ -30,8 +30,9 @@ def planned(
     )
 
 
-def read_rows(source: Source, plan: Plan, *, intercept: bool) -> Rows:
+def read_rows(source: Source, plan: Plan, *, intercept: bool, extras: Extras = NO_EXTRAS) -> Rows:
     """Read all rows in their order."""
+    plan = extras.planned(plan, source.name)
     phi, y = np.empty((plan.n_rows, len(plan.features)), plan.precision), np.empty(plan.n_rows)
     owners = np.empty(plan.n_rows, np.int64)
 
@@ -41,7 +42,9 @@ def read_rows(source: Source, plan: Plan, *, intercept: bool) -> Rows:
 
     write_rows(source, plan, put)
     ids = plan.ids.to_numpy(zero_copy_only=False)
-    return Rows(phi, None if plan.target is None else y, ids, owners, with_intercept(plan.features, intercept))
+    phi, *more = extras.taken_apart(phi, source.name)
+    names = with_intercept(plan.features[: phi.shape[1]], intercept)
+    return Rows(phi, None if plan.target is None else y, ids, owners, names, *more)
 
 
 def write_rows(source: Source, plan: Plan, put: Put, watch: Watch | None = None) -> None:

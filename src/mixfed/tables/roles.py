@@ -4,6 +4,7 @@ The one set of rules for tables of all sorts. Values of numbers and dates are no
 numbers, which only the whole column shows.
 """
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Sequence
@@ -14,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.arrays import Ints
-from ..core.errors import DataError
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import DataError, SettingsError
 from .column_types import TextColumn, is_number, is_text
 from .ids import encode_clients
 from .rows import with_intercept
@@ -50,6 +51,60 @@ class Plan:
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class Extras:
+    """Columns that say more of a row than its features: at most one of the first two, and its weight."""
+
+    offset: str | None = None
+    """What is added to every linear predictor."""
+    exposure: str | None = None
+    """That of which the logarithm is added."""
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse two columns for one thing."""
+        if self.offset is not None and self.exposure is not None:
+            raise SettingsError("give an offset or an exposure, whose logarithm is one, not both")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order in which they are read."""
+        return tuple(name for name in (self.offset or self.exposure, self.weight) if name is not None)
+
+    def planned(self, plan: Plan, source: str) -> Plan:
+        """Put these columns behind the features."""
+        for name in self.names:
+            if name not in plan.features:
+                raise DataError(f"{source}: column '{name}' must hold numbers, to be an offset, exposure or weight")
+        features = tuple(name for name in plan.features if name not in self.names)
+        if not features:
+            raise DataError(f"{source}: no column is left to be a feature")
+        return dataclasses.replace(plan, features=(*features, *self.names))
+
+    def taken_apart(self, numbers: Array, source: str) -> tuple[Array, Floats | None, Floats | None]:
+        """Give features (n, d), offset and weight (n,) of the columns that were read."""
+        dim, offset, weight = numbers.shape[1] - len(self.names), None, None
+        columns = {name: numbers[:, dim + place].astype(np.float64) for place, name in enumerate(self.names)}
+        if self.exposure is not None:
+            _check_above_0(columns[self.exposure], self.exposure, "an exposure", source)
+            offset = np.log(columns[self.exposure])
+        if self.offset is not None:
+            offset = columns[self.offset]
+        if self.weight is not None:
+            weight = columns[self.weight]
+            _check_above_0(weight, self.weight, "a weight", source)
+        return numbers[:, :dim], offset, weight
+
+
+NO_EXTRAS = Extras()
+
+
+def _check_above_0(values: Floats, name: str, what: str, source: str) -> None:
+    if (values <= 0).any():
+        row = int((values <= 0).argmax())
+        raise DataError(f"{source}: column '{name}' must be above 0, to be {what}: in some row it is {values[row]:g}")
 
 
 def find_clients_and_columns(

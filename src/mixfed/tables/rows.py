@@ -27,6 +27,10 @@ class Rows:
     """(n_rows,): the place of the row's client in ``ids``."""
     features: tuple[str, ...]
     """The names of the columns of phi, and the intercept, if any, as the last."""
+    offset: Floats | None = None
+    """(n_rows,): what is added to every linear predictor."""
+    weight: Floats | None = None
+    """(n_rows,): how often each row counts, above 0."""
 
 
 def rows_from_arrays(
@@ -36,8 +40,22 @@ def rows_from_arrays(
     *,
     intercept: bool = False,
     features: Sequence[str] | None = None,
+    offset: Any = None,
+    weight: Any = None,
 ) -> Rows:
-    """Check arrays and find the clients in them. X (n, d), y (n,) or None, groups (n,) or None."""
+    """Check arrays and find the clients in them. X (n, d), the others (n,) or None; rows of weight 0 are left out."""
+    if weight is not None:
+        weight = _column(weight, "the weights", len(X))
+        if (weight < 0).any():
+            raise DataError(f"the weights must not be negative: that of row {int((weight < 0).argmax())} is")
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) == 0:
+            raise DataError("all sample weights are zero: no row is left")
+        if len(kept) < len(weight):
+            parts = (None if part is None else np.asarray(part)[kept] for part in (X, y, groups, offset, weight))
+            X, y, groups, offset, weight = parts
+    if offset is not None:
+        offset = _column(offset, "the offset", len(X))
     phi = _as_float(X, "X")
     if phi.ndim != 2:
         raise DataError(f"X must have two dimensions (rows, features), it has shape {phi.shape}")
@@ -62,7 +80,16 @@ def rows_from_arrays(
         if shape != (n_rows,):
             raise DataError(f"groups must have one id per row of X, shape ({n_rows},), it has {shape}")
         ids, owner = find_clients(groups, "groups")
-    return Rows(phi, target, ids, owner, with_intercept(names, intercept))
+    return Rows(phi, target, ids, owner, with_intercept(names, intercept), offset, weight)
+
+
+def _column(values: Any, name: str, n_rows: int) -> Floats:
+    """Check one finite number per row. -> (n,)."""
+    found: Floats = np.ascontiguousarray(_as_float(values, name), dtype=np.float64)
+    if found.shape != (n_rows,):
+        raise DataError(f"{name} must have one value per row of X, shape ({n_rows},), it has {found.shape}")
+    check_finite(found[:, None], (name,), name)
+    return found
 
 
 def with_intercept(features: Sequence[str], intercept: bool) -> tuple[str, ...]:

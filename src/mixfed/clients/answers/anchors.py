@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from ...core import draws
-from ...core.arrays import Array
+from ...core.arrays import Array, Floats
 from ...exchange.anchors import AnchorEquations, AnchorReplies, ApplyMoment, BlockSum, Descend, Expand, Project
 from ...families.registry import family_named
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer, answer_each
+from .dispatch import answer_all, answer_one_by_one
 from .units import kernel_rows, pooled_model
 
 
-@answer.register
+@answer_all.register
 def _apply_moment(query: ApplyMoment, clients: ClientData, kernels: ModuleType) -> BlockSum:
     """Y Q = sum_i a_i (b_i^T Q) for a_i, b_i the residual moments of the client's two rows."""
     anchors, dim, width = query.block.shape
@@ -38,7 +38,7 @@ def _apply_moment(query: ApplyMoment, clients: ClientData, kernels: ModuleType) 
     return summed(one, clients)
 
 
-@answer_each.register
+@answer_one_by_one.register
 def descend(query: Descend, clients: Clients, kernels: ModuleType) -> AnchorReplies:
     """Take one step of moment descent on each anchor (h of them).
 
@@ -80,16 +80,24 @@ def _scaled_basis(query: Project | Expand, precision: np.dtype[Any]) -> Array:
     return np.ascontiguousarray(query.units.whiten @ query.basis, dtype=precision)
 
 
-@answer_each.register
+@answer_one_by_one.register
 def _project(query: Project, clients: Clients, kernels: ModuleType) -> AnchorEquations:
     units, kind = query.units, clients.phi.dtype
     models = pooled_model(units, kind), _scaled_basis(query, kind)
-    return AnchorEquations(clients.rows.astype(np.float64), *kernels.project(*kernel_rows(clients, units), *models))
+    equations = kernels.project(*kernel_rows(clients, units), *models, clients.weight)
+    return AnchorEquations(_mass(clients), *equations)
 
 
-@answer_each.register
+def _mass(clients: Clients) -> Floats:
+    """Give the sum of each client's weights, or its number of rows. -> (m,)."""
+    if clients.weight is None:
+        return clients.rows.astype(np.float64)
+    return np.add.reduceat(clients.weight, clients.offsets[:-1])
+
+
+@answer_one_by_one.register
 def _expand(query: Expand, clients: Clients, kernels: ModuleType) -> AnchorEquations:
     units, kind = query.units, clients.phi.dtype
     about = pooled_model(units, kind), _scaled_basis(query, kind), query.ridge
-    sums = kernels.expand(family_named(units.family), *kernel_rows(clients, units), *about)
-    return AnchorEquations(clients.rows.astype(np.float64), *sums)
+    rows = *kernel_rows(clients, units), *about, clients.offset, clients.weight
+    return AnchorEquations(_mass(clients), *kernels.expand(family_named(units.family), *rows))

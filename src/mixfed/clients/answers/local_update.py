@@ -9,10 +9,10 @@ from ..blocks import summed
 from ..memberships import mixture_arguments
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer
+from .dispatch import answer_all
 
 
-@answer.register
+@answer_all.register
 def _local_update(query: LocalUpdate, clients: ClientData, kernels: ModuleType) -> ModelSum:
     update = update_arguments(query.update)
 

@@ -17,7 +17,7 @@ from ...families.registry import family_named
 from ..blocks import summed
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer
+from .dispatch import answer_all
 from .local_update import model_sum, update_arguments
 from .units import in_few_columns, kernel_models, kernel_rows
 
@@ -34,7 +34,9 @@ def _said(block: Clients, query: MixtureSums, kernels: ModuleType) -> tuple[Floa
     candidates, since = query.candidates, query.since
     models, nobody = kernel_models(candidates, query.units, block.phi.dtype), np.empty((0, candidates.log_weight.size))
     family = family_named(query.units.family)
-    kernel = kernels.mixture_sums if family is GAUSSIAN else partial(kernels.generic_sums, family)
+    kernel = kernels.mixture_sums
+    if family is not GAUSSIAN or block.weight is not None:
+        kernel = partial(kernels.generic_sums, family, shift=block.offset, row_weight=block.weight)
     sums: tuple[Floats, Floats, Floats] = kernel(
         *kernel_rows(block, query.units),
         models,
@@ -48,7 +50,7 @@ def _said(block: Clients, query: MixtureSums, kernels: ModuleType) -> tuple[Floa
     return sums
 
 
-@answer.register
+@answer_all.register
 def _split_moments(query: SplitMoments, clients: ClientData, kernels: ModuleType) -> PairSum:
     """Pair moments at each kind's own model, weighted by membership."""
     mixture = query.mixture
@@ -58,13 +60,14 @@ def _split_moments(query: SplitMoments, clients: ClientData, kernels: ModuleType
         block = taken(block)
         rows, models = kernel_rows(block, units), kernel_models(mixture, units, block.phi.dtype)
         membership = _memberships(block, units, mixture, False, kernels)
-        pairs = kernels.pair_moments(*rows, models, membership, family_named(units.family))
+        extras = family_named(units.family), block.offset, block.weight
+        pairs = kernels.pair_moments(*rows, models, membership, *extras)
         return PairSum(pairs, block.n_rows)
 
     return summed(one, clients)
 
 
-@answer.register
+@answer_all.register
 def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> ModelSum:
     mixture, family = query.mixture, family_named(query.units.family)
     arguments = (
@@ -79,7 +82,8 @@ def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> M
     def one(block: Clients) -> ModelSum:
         if family is not GAUSSIAN:
             x, _ = query.units.scaled(block.design, block.y)
-            rows = x @ query.units.whiten, block.y, x @ query.units.slope, block.offsets
+            base = x @ query.units.slope + (0.0 if block.offset is None else block.offset)
+            rows = x @ query.units.whiten, block.y, base, block.offsets
             update = update_arguments(query.update)
             return model_sum(block, kernels.generic_updates(family, *rows, *arguments[:2], *update))
         z, residual = query.units.standardise(block.design, block.y)
@@ -88,7 +92,7 @@ def _local_step(query: LocalStep, clients: ClientData, kernels: ModuleType) -> M
     return summed(one, clients)
 
 
-@answer.register
+@answer_all.register
 def _mixture_sums(query: MixtureSums, clients: ClientData, kernels: ModuleType) -> MixtureNumbers:
     units, taken = in_few_columns(query.units)
     query = query if units is query.units else dataclasses.replace(query, units=units)

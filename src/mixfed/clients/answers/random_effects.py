@@ -11,10 +11,10 @@ from ...exchange.random_effects import LeaveOut, LeftOutSum, RandomEffectsReply,
 from ..blocks import over_blocks, summed
 from ..packed import Clients
 from ..store import ClientData
-from .dispatch import answer
+from .dispatch import answer_all
 
 
-@answer.register
+@answer_all.register
 def _random_effects_sums(query: RandomEffectsSums, clients: ClientData, kernels: ModuleType) -> RandomEffectsReply:
     """Sum over clients in the units of Psi."""
     units, candidates, full = query.units, query.candidates, query.full
@@ -59,7 +59,7 @@ def _random_effects_sums(query: RandomEffectsSums, clients: ClientData, kernels:
     )
 
 
-@answer.register
+@answer_all.register
 def _leave_out(query: LeaveOut, clients: ClientData, kernels: ModuleType) -> LeftOutSum:
     candidates = query.candidates
     theta = candidates.theta.reshape(-1, query.units.dim)

@@ -36,7 +36,8 @@ def in_few_columns(units: StandardUnits) -> tuple[StandardUnits, Callable[[Clien
     names = tuple(f"z_{j}" for j in range(units.dim))
 
     def take(block: Clients) -> Clients:
-        return Clients(*units.standardise(block.design, block.y), block.offsets, block.ids, names)
+        rows = units.standardise(block.design, block.y)
+        return Clients(*rows, block.offsets, block.ids, names, weight=block.weight)
 
     return StandardUnits.plain(units.dim), take
 

@@ -20,7 +20,7 @@ class EM:
         self.rules = Penalty(prior_variance=1e-6)
         census = self.pool.ask(Census())
         columns = inspect(census, clients.intercept)
-        self.units: StandardUnits = make_units(columns, self.pool.ask(gram_query(columns)), census.n_rows)[0]
+        self.units: StandardUnits = make_units(columns, self.pool.ask(gram_query(columns)), census.mass)[0]
 
     def at(self, theta: Floats, noise: float, weights: Floats) -> Candidates:
         """Start from models theta (k, d) in the table's units."""

@@ -22,3 +22,4 @@ from .power_iteration import power_iteration as power_iteration
 from .random_effects import random_effects_sums as random_effects_sums
 from .random_effects_information import information as information
 from .rows import by_client as by_client
+from .weighted import weighted_second_moments as weighted_second_moments, weighted_totals as weighted_totals

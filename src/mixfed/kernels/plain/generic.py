@@ -9,7 +9,7 @@ Shapes: n rows, m clients, C candidates, k kinds, L = C k models, D columns with
 import numpy as np
 
 from ...core.arrays import Array, Floats, Ints
-from ...families.base import Family
+from ...families.base import Family, weighted
 from .memberships import hardest, softmax
 from .mixture import NEGLIGIBLE, NEGLIGIBLE_SINGLE, in_rows, missing_information
 from .rows import by_client, pieces, scaled
@@ -31,11 +31,14 @@ def generic_sums(
     curvature: bool,
     informed: Ints,
     before: Floats,
+    shift: Floats | None = None,
+    row_weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Find memberships under every candidate, and sum what they weigh. models (D, L), log_variance (C, k): log phi.
 
     If memberships ``before`` (m, L) are given, second moments are summed as differences from those with them, which
-    takes weights that do not depend on the model; else ``before`` is (0, L). Gives what `mixture_sums` gives.
+    takes w that does not depend on the model; else ``before`` is (0, L). Gives what `mixture_sums` gives. A shift (n,)
+    is added to every linear predictor, and a row counts as often as its weight (n,) says.
     """
     (count, k), (width, total) = log_weight.shape, models.shape
     negligible = NEGLIGIBLE if phi.dtype == np.float64 else NEGLIGIBLE_SINGLE
@@ -49,7 +52,13 @@ def generic_sums(
         first = own.stop
         x = scaled(phi[rows], centre, inverse_sd)
         target = ((y[rows] - target_centre) / target_unit)[:, None]
-        terms = family.terms(target, x @ models, log_variance.ravel())
+        eta = x @ models
+        if shift is not None:
+            eta += shift[rows, None]
+        terms, mass = family.terms(target, eta, log_variance.ravel()), sizes
+        if row_weight is not None:
+            terms = weighted(terms, row_weight[rows, None])
+            mass = by_client(row_weight[rows], edges)
         logs = by_client(terms.likelihood, edges).reshape(-1, count, k) + log_weight
         share, of_clients = hardest(logs) if hard else softmax(logs)
         likelihood += of_clients.sum(axis=0)
@@ -65,9 +74,10 @@ def generic_sums(
             of_c = slice(c * k, (c + 1) * k)
             scores = np.stack([by_client(column[:, None] * x, edges) for column in terms.score[:, of_c].T])
             half = 0.5 * statistic[own, of_c]
-            missing[i] += missing_information(scores, half, sizes, precision[c], share[:, c])
+            missing[i] += missing_information(scores, half, mass, precision[c], share[:, c])
     sums = (score, gram) if curvature else (score,)
-    return in_rows(likelihood, membership, 0.5 * statistic, np.diff(offsets), *sums), missing, membership
+    masses = np.diff(offsets) if row_weight is None else by_client(row_weight, offsets)
+    return in_rows(likelihood, membership, 0.5 * statistic, masses, *sums), missing, membership
 
 
 def _products(x: Floats) -> Floats:

@@ -72,7 +72,7 @@ def mixture_sums(
     return numbers, missing, membership
 
 
-def in_rows(likelihood: Floats, membership: Floats, loss: Floats, sizes: Ints, *sums: Floats) -> Floats:
+def in_rows(likelihood: Floats, membership: Floats, loss: Floats, sizes: Array, *sums: Floats) -> Floats:
     """Put the sums of each candidate in a row, as `MixtureNumbers` names them, (C, .).
 
     likelihood (C,), membership (m, L), loss, half the squared residuals, (m, L), sizes (m,), other sums (L, .).
@@ -108,7 +108,7 @@ def _second_moments(x: Floats, sizes: Ints, weight: Floats, negligible: float) -
     return packed((some * np.repeat(weight, sizes)[counts, None]).T @ some)
 
 
-def missing_information(score: Floats, loss: Floats, sizes: Ints, precision: Floats, share: Floats) -> Floats:
+def missing_information(score: Floats, loss: Floats, sizes: Array, precision: Floats, share: Floats) -> Floats:
     """Sum the covariances of clients' scores over the kinds, by pairs. score: x^T r (k, m, D), loss, share (m, k)."""
     k, clients, width = score.shape
     whole = np.empty((k, clients, width + 2))

@@ -91,10 +91,13 @@ def pair_moments(
     models: Array,
     weight: Floats,
     family: Family,
+    shift: Floats | None = None,
+    row_weight: Floats | None = None,
 ) -> Floats:
     """Sum w_ij [(sum e)(sum e)^T - sum e e^T] / (n_i - 1) with e = x u, u being a row's score: the residual of model j.
 
-    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs.
+    models (D, k), weight (m, k) -> packed (k, D (D + 1) / 2). Clients of one row have no pairs. A shift (n,) is added
+    to every linear predictor, and a row counts as often as its weight (n,) says.
     """
     width, first = len(centre), 0
     found = np.zeros((weight.shape[1], width, width))
@@ -102,7 +105,12 @@ def pair_moments(
         sizes, shares = np.diff(edges), weight[first : first + len(edges) - 1]
         first += len(sizes)
         x = scaled(phi[rows], centre, inverse_sd)
-        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], x @ models)
+        eta = x @ models
+        if shift is not None:
+            eta += shift[rows, None]
+        scores = family.score(((y[rows] - target_centre) / target_unit)[:, None], eta)
+        if row_weight is not None:
+            scores = scores * row_weight[rows, None]
         for total, own, left in zip(found, shares.T, scores.T, strict=True):
             counts = (sizes > 1) & (own > _NEGLIGIBLE)
             scale = np.sqrt(np.where(counts, own, 0.0) / np.maximum(sizes - 1, 1))
@@ -122,6 +130,7 @@ def project(
     target_unit: float,
     model: Array,
     basis: Array,
+    weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Give each client's normal equations in a basis (D, r), for the residuals of one model (D, 1).
 
@@ -129,6 +138,8 @@ def project(
     """
     x = scaled(phi, centre, inverse_sd)
     z, residual = x @ basis, (y - target_centre) / target_unit - (x @ model)[:, 0]
+    if weight is not None:
+        z, residual = z * np.sqrt(weight)[:, None], residual * np.sqrt(weight)
     rows, columns = np.tril_indices(basis.shape[1])
     return (
         by_client(residual**2, offsets),

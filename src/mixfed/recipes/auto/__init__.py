@@ -128,7 +128,7 @@ def _fit(
             "bic": judged,
             "searched_clients": search.searched_clients,
             "spread": survey.spread[:own].tolist(),
-            "means": (survey.census.total / survey.census.n_rows)[:own].tolist(),
+            "means": (survey.census.total / survey.census.mass)[:own].tolist(),
             "target_spread": survey.target_spread,
             "pooled_noise": units.scale if survey.rules.family.has_dispersion else None,
             "kind_rows": reply.rows[0][order].tolist(),

@@ -45,7 +45,7 @@ def pooled_fit(run: Recorder, units: StandardUnits, census: CensusSum, family: F
     """Fit one model to all rows. ``units`` are those of a target that may be rescaled; ``round_`` counts exchanges."""
     slope = np.zeros_like(units.slope)
     if units.constant is not None:
-        level = family.predictor(census.target / census.n_rows)
+        level = family.predictor(census.target / census.mass) - census.offset / census.mass
         slope[units.constant] = level / (units.constant_value * units.inverse_sd[units.constant])
     units = dataclasses.replace(units, slope=slope, target_centre=0.0, scale=1.0, family=family.name)
     theta = step = np.zeros(units.dim)
@@ -65,10 +65,10 @@ def pooled_fit(run: Recorder, units: StandardUnits, census: CensusSum, family: F
         if 0.5 * pull @ whole < _CLOSE:
             theta = theta + step
             break
-    return _whitened(units, theta, gram, census.n_rows)
+    return _whitened(units, theta, gram, census.mass)
 
 
-def _whitened(units: StandardUnits, theta: Floats, gram: Floats, n_rows: int) -> Pooled:
+def _whitened(units: StandardUnits, theta: Floats, gram: Floats, n_rows: float) -> Pooled:
     """Whiten by the information (d, d) at the pooled fit theta (d,)."""
     mean_weight = float(np.trace(gram)) / (n_rows * units.dim)
     if units.constant is not None:

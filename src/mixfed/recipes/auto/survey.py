@@ -97,7 +97,7 @@ class Survey:
         if not self.rules.family.rescales:
             return False
         left = self.units.scale * np.sqrt(residual_variance(reply, 0))
-        rounding = _ROUNDING * np.hypot(self.target_spread, self.census.target / self.census.n_rows)
+        rounding = _ROUNDING * np.hypot(self.target_spread, self.census.target / self.census.mass)
         if self.census.single:
             rounding += _ROUNDING_SINGLE * self.target_spread
         return bool(left <= rounding)
@@ -144,12 +144,12 @@ def make_survey(
     pool, single = run.pool, settings.anchors == "single"
     family = family_named(settings.family)
     exchanges = (4 if single else 3) if family.quadratic else 0  # which is not known yet
-    census = pool.ask(Census())
+    census = pool.ask(Census(family.name))
     family.check_target(census.target_low, census.target_high, census.whole)
     columns = inspect(census, intercept)
     run.report("survey", 1, exchanges, Info())
-    squares = pool.ask(gram_query(columns))
-    units, tied = make_units(columns, squares, census.n_rows)
+    squares = pool.ask(gram_query(columns, family.name))
+    units, tied = make_units(columns, squares, census.mass)
     run.report("survey", 2, exchanges, Info())
     rules, mean_weight = Penalty(settings.shared_noise), 1.0
     if not family.quadratic:

@@ -64,7 +64,7 @@ def _outliers(survey: Survey, features: tuple[str, ...]) -> list[str]:
     if census.n_rows < _ROWS_FOR_OUTLIERS:
         return []
     names = [*(f"column '{name}'" for name in features), "the target"]
-    mean = np.append(census.total, census.target) / census.n_rows
+    mean = np.append(census.total, census.target) / census.mass
     low, high = np.append(census.low, census.target_low), np.append(census.high, census.target_high)
     spread = np.append(survey.spread, survey.target_spread)
     # A column reaches so far from its mean at least: its range is told in numbers of three bits.

@@ -67,6 +67,8 @@ class Words:
     mean: str
     target: str
     """What a target must be."""
+    moves: str = "target"
+    """What changes with the columns."""
 
 
 @dataclass(frozen=True)

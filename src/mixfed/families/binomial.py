@@ -63,7 +63,7 @@ class Binomial(Family):
 BINOMIAL = Binomial(
     "binomial",
     "logistic",
-    Words(None, "log odds ratio", "probability", "0 or 1"),
+    Words(None, "log odds ratio", "probability", "0 or 1", "log odds"),
     has_dispersion=False,
     rescales=False,
     quadratic=False,

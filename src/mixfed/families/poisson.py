@@ -69,7 +69,7 @@ class Poisson(Family):
 POISSON = Poisson(
     "poisson",
     "poisson",
-    Words(None, "log rate ratio", "rate", "a count: 0, 1, 2, ..."),
+    Words(None, "log rate ratio", "rate", "a count: 0, 1, 2, ...", "logarithm of the rate"),
     has_dispersion=False,
     rescales=False,
     quadratic=False,

@@ -53,6 +53,7 @@ def _coefficients(model: Model) -> dict[str, Any]:
         "spread": model.details.get("spread"),
         "order": by_difference(model).tolist(),
         "level": _level(model),
+        "moves": model.target_family.words.moves,
         "deviations": None if own is None else own.tolist(),
     }
 

@@ -29,7 +29,7 @@ def kinds(model: Model) -> str:
 
 def coefficients(model: Model) -> str:
     """Say how to read coefficients."""
-    several = model.n_clusters > 1
+    several, moves = model.n_clusters > 1, model.target_family.words.moves
     said = "A mark is a kind's coefficient; where marks lie apart, kinds differ. " if several else ""
     if model.coef_error is not None:
         said += f"The line is a 95 % interval{': kinds whose lines do not overlap clearly differ' if several else ''}. "
@@ -38,12 +38,12 @@ def coefficients(model: Model) -> str:
     if "spread" in model.details:
         said += (
             "Coefficients are multiplied by the column's standard deviation, so that columns in different units can be "
-            "compared: how much the target changes when the column changes by a usual amount. Point at a mark for the "
-            "coefficient in the column's own units. "
+            f"compared: how much the {moves} changes when the column changes by a usual amount. Point at a mark for "
+            "the coefficient in the column's own units. "
         )
     if levels(model) is not None and several:
         said += (
-            "The last row shows the kinds' usual levels, the target where all columns are at their means, beside the "
+            f"The last row shows the kinds' usual levels, the {moves} where all columns are at their means, beside the "
             "mean of all kinds."
         )
     return said

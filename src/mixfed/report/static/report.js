@@ -176,7 +176,8 @@
         add(svg, "line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: floor });
         add(svg, "text", { x: x(value), y: floor + 17, "text-anchor": "middle" }, label);
       }
-      const change = width < 500 ? "change of the target" : "change of the target for a usual change of the column";
+      const moved = `change of the ${data.coefficients.moves}`;
+      const change = width < 500 ? moved : `${moved} for a usual change of the column`;
       const what = spread ? change : "coefficient";
       add(svg, "text", { x: (left + width) / 2, y: floor + 36, "text-anchor": "middle" }, what);
     } else {

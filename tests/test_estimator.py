@@ -16,9 +16,11 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.clients import random_clients
+from helpers.families import simulated as classes_or_counts
 from mixfed import (
     AutoSettings,
     DataError,
+    MixedClassifier,
     MixedRegressor,
     PaperSettings,
     SettingsError,
@@ -30,7 +32,7 @@ from mixfed.recipes.paper.theory import least_gap
 from mixfed.tables.rows import rows_from_arrays
 
 
-@parametrize_with_checks([MixedRegressor()])
+@parametrize_with_checks([MixedRegressor(), MixedClassifier()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -249,3 +251,25 @@ def test_the_estimator_gives_what_the_model_does(two):
     assert 0.75 < np.mean((low <= y[held]) & (y[held] <= high)) < 0.85
     latest = found.assign(X[~held][:30], y[~held][:30], owner[~held][:30])
     assert np.isfinite(found.predict(X[held], groups=owner[held], history=latest)).all()
+
+
+def test_classes_are_told_apart_by_the_kinds_of_client():
+    clients = classes_or_counts("binomial")[0]
+    frame = pd.DataFrame(clients.phi, columns=["a", "b", "c"])
+    groups, words = np.repeat(clients.ids, clients.rows), np.where(clients.y > 0, "yes", "no")
+    found = MixedClassifier(2).fit(frame, words, groups=groups)
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    chances = found.predict_proba(frame, groups=groups)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(found.predict(frame, groups=groups), found.classes_[chances.argmax(axis=1)])
+    assert found.score(frame, words, groups=groups) > found.score(frame, words)
+    again = found.assign(frame, words, groups)
+    np.testing.assert_allclose(again.probabilities, found.client_proba_)
+    inner = MixedRegressor(2, family="binomial").fit(frame, clients.y, groups=groups)
+    np.testing.assert_array_equal(found.coef_, inner.coef_)
+    np.testing.assert_array_equal(chances[:, 1], inner.predict(frame, groups=groups))
+    with pytest.raises(DataError, match="the class 'maybe'"):
+        found.assign(frame[:2], ["no", "maybe"], [1, 1])
+    with pytest.raises(DataError, match="3 classes"):
+        MixedClassifier().fit(frame[:3], ["a", "b", "c"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         PoolError as PoolError,
         SettingsError as SettingsError,
     )
-    from .estimator import MixedRegressor as MixedRegressor
+    from .estimator import MixedClassifier as MixedClassifier, MixedRegressor as MixedRegressor
     from .evaluation.metrics import bottleneck_distance as bottleneck_distance, label_agreement as label_agreement
     from .evaluation.simulation import simulate as simulate
     from .model.assignment import Assignment as Assignment
@@ -36,6 +36,7 @@ _HOMES = {
     "DataError": "core.errors",
     "Fit": "model.fit",
     "LocalPool": "clients.local",
+    "MixedClassifier": "estimator",
     "MixedRegressor": "estimator",
     "MixfedError": "core.errors",
     "Model": "model.model",

@@ -96,12 +96,20 @@ def guess(path: Path, client: str | None = None, target: str | None = None) -> G
 
 
 def notes(
-    path: Path, client: str, target: str, taken: Any, *, features_named: bool = False, family: str = "gaussian"
+    path: Path,
+    client: str,
+    target: str,
+    taken: Any,
+    *,
+    features_named: bool = False,
+    family: str = "gaussian",
+    others: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Say what was noticed of a file as it was read: a line each, for the user to know and perhaps to mend.
 
     ``taken`` are the clients that were read, in memory or packed; ``features_named`` says that the user chose the
-    features. Of a target that is fitted as a number (the ``family`` gaussian) and may be more, that is said.
+    features, and ``others`` are columns that are none but used. Of a target that is fitted as a number (the ``family``
+    gaussian) and may be more, that is said.
     """
     try:
         source = open_source(path)
@@ -109,7 +117,7 @@ def notes(
         return ()
     told = _notes_on_writing(source)
     if not features_named:
-        unused = [name for name in source.schema.names if name not in (client, target, *taken.features)]
+        unused = [name for name in source.schema.names if name not in (client, target, *others, *taken.features)]
         told += _notes_on_unused(source, unused, may_be_features(unused, client, target))
     if taken.n_rows > 10 and family == "gaussian":
         told += _notes_on_target(target, [taken.block(*taken.blocks[place]).y for place in (0, -1)])

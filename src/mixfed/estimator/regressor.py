@@ -11,17 +11,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from .clients.local import LocalPool
-from .clients.packed import Clients
-from .core.arrays import Array, Floats, Ints
-from .core.errors import SettingsError
-from .model.assignment import Assignment
-from .model.fit import Fit
-from .model.model import Model
-from .model.residuals import residuals
-from .recipes import fit
-from .recipes.settings import AutoSettings, PaperSettings
-from .tables.rows import Rows, rows_from_arrays
+from ..clients.local import LocalPool
+from ..clients.packed import Clients
+from ..core.arrays import Array, Floats, Ints
+from ..core.errors import SettingsError
+from ..model.assignment import Assignment
+from ..model.fit import Fit
+from ..model.model import Model
+from ..model.residuals import residuals
+from ..recipes import fit
+from ..recipes.settings import AutoSettings, PaperSettings
+from ..tables.rows import Rows, rows_from_arrays
 
 
 class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -268,7 +268,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         path : str or Path
             Where to write it.
         """
-        from .report import write_report
+        from ..report import write_report
 
         check_is_fitted(self)
         write_report(Path(path), self.run_, self._known)

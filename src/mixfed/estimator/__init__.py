@@ -1,0 +1,6 @@
+"""The scikit-learn face: `MixedRegressor` for numbers and counts, `MixedClassifier` for two classes."""
+
+from .classifier import MixedClassifier
+from .regressor import MixedRegressor
+
+__all__ = ["MixedClassifier", "MixedRegressor"]

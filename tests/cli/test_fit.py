@@ -122,3 +122,32 @@ def test_a_family_is_named_by_its_name_or_its_loss(option, word, tmp_path):
     done = mixfed(*asked, option, word, "--personal", "--out", tmp_path / "none")
     assert done.exit_code == 2
     assert "personal models are for the family gaussian" in done.stderr
+
+
+def test_weights_and_exposures_are_columns_that_the_model_remembers(tmp_path):
+    rng = np.random.default_rng(1)
+    owner, x, days = np.repeat(np.arange(150), 8), rng.standard_normal(1200), rng.uniform(1, 30, 1200)
+    visits = rng.poisson(days * np.exp(np.where(owner % 2, 0.8, -0.8) * x - 1.0))
+    table = pd.DataFrame({"client": owner, "x": x, "days": days, "often": 2, "visits": visits})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    asked = ("fit", tmp_path / "rows.csv", "--client", "client", "--target", "visits", "--clusters", "2")
+    done = mixfed(*asked, "--family", "poisson", "--exposure", "days", "--weights", "often", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    model = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert (model["features"], model["exposure_column"]) == (["x"], "days")
+    assert np.abs(np.sort(np.ravel(model["coef"])) - [-0.8, 0.8]).max() < 0.05
+    assert np.abs(np.array(model["intercept"]) + 1.0).max() < 0.05
+    # Every row counts twice: as in the table with all rows given twice.
+    pd.concat([table, table]).drop(columns="often").to_csv(tmp_path / "twice.csv", index=False)
+    asked = ("fit", tmp_path / "twice.csv", *asked[2:], "--family", "poisson", "--exposure", "days")
+    assert mixfed(*asked, "--out", tmp_path / "twice").exit_code == 0
+    twice = json.loads((tmp_path / "twice" / "model.json").read_text())
+    for part in ("coef", "intercept", "coef_error"):
+        np.testing.assert_allclose(model[part], twice[part], rtol=1e-6)
+    done = mixfed("predict", tmp_path / "out", tmp_path / "rows.csv", "--out", tmp_path / "rates.csv")
+    assert done.exit_code == 0, done.output
+    found = np.loadtxt(tmp_path / "rates.csv", skiprows=1)
+    assert np.corrcoef(found, days * np.exp(np.where(owner % 2, 0.8, -0.8) * x))[0, 1] > 0.98
+    done = mixfed("predict", tmp_path / "out", write(tmp_path / "no.csv", "client,x\n1,0.5\n"), "--out", "p.csv")
+    assert done.exit_code == 2
+    assert "days" in done.stderr

@@ -72,15 +72,19 @@ def notes_on(
     target: str | None,
     features: str | None,
     family: str = "gaussian",
+    others: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing."""
+    """Say what was noticed as a file was read; ``features`` are those asked for. Of a packed folder, nothing.
+
+    ``others`` are columns that are used, too.
+    """
     from ..families.registry import family_named
     from ..tables.describe import notes
 
     if client is None or target is None or data.is_dir():
         return ()
     named = features is not None
-    return notes(data, client, target, table, features_named=named, family=family_named(family).name)
+    return notes(data, client, target, table, features_named=named, family=family_named(family).name, others=others)
 
 
 def show_notes(notes: Sequence[str]) -> None:

@@ -26,6 +26,9 @@ _REPEATED = (
     "clusters",
     "recipe",
     "family",
+    "weights",
+    "offset",
+    "exposure",
     "personal",
     "config",
     "intercept",
@@ -41,6 +44,7 @@ _REPEATED = (
 @path_option("--out", default="result", help="The folder to write the results in.")
 @options.features
 @options.what_to_fit
+@options.beside_features
 @flag("--personal", help="Let clients deviate from the model of their kind.")
 @flag("--resume", help="Go on with a run that was stopped.")
 @click.option("--dask", metavar="TCP://HOST:PORT", help="Fit on the cluster of this scheduler.")
@@ -60,6 +64,9 @@ def fit(
     intercept: bool,
     config: Path | None,
     seed: int,
+    weights: str | None,
+    offset: str | None,
+    exposure: str | None,
     personal: bool,
     resume: bool,
     dask: str | None,
@@ -83,6 +90,7 @@ def fit(
     from ..kernels import told_of_compiling
     from ..model.residuals import residuals
     from ..report.folder import about_run, check_same_run, write_results
+    from ..tables.roles import Extras
     from . import progress, screen
     from .columns import need_columns, notes_on, show_notes
     from .output_checks import check_file, check_folder
@@ -99,11 +107,14 @@ def fit(
         from ..report.mlflow import require_mlflow
 
         require_mlflow()
+    extras = Extras(offset, exposure, weights)
+    if dask is not None and extras.names:
+        raise SettingsError(f"--dask does not take {', '.join(extras.names)} beside the features: fit on one machine")
     with progress.working(f"Reading {data.name}", silent):
-        table = open_clients(data, client, target, split_names(features), intercept=intercept)
+        table = open_clients(data, client, target, split_names(features), intercept=intercept, extras=extras)
     if isinstance(table, Store):
         client, target = table.client_column, table.target_column
-    noticed = notes_on(data, table, client, target, features, family)
+    noticed = notes_on(data, table, client, target, features, family, extras.names)
     if not silent:
         show_notes(noticed)
     out.mkdir(parents=True, exist_ok=True)
@@ -114,7 +125,9 @@ def fit(
         rounds = progress.Rounds(silent)
         with rounds as watch, told_of_compiling(table.n_rows * table.dim, rounds.compiling):
             found = recipes.fit(pool, table.features, n_clusters, settings, loss=family, seed=seed, watch=watch)
-        model = dataclasses.replace(found.model, client_column=client, target_column=target)
+        model = dataclasses.replace(
+            found.model, client_column=client, target_column=target, offset_column=offset, exposure_column=exposure
+        )
         assigned = model.assign(table)
         found = dataclasses.replace(found, model=model.with_details(residuals=residuals(model, table, assigned)))
         known = {"client": client, "target": target, "personal": personal or None}

@@ -87,6 +87,11 @@ what_to_fit = together(
     ),
     configured,
 )
+beside_features = together(
+    click.option("--weights", metavar="COLUMN", help="How often each row counts."),
+    click.option("--offset", metavar="COLUMN", help="What is added to the linear predictor of each row."),
+    click.option("--exposure", metavar="COLUMN", help="What a count is proportional to: an offset of its logarithm."),
+)
 written_too = together(
     path_option("--card", metavar="FILE.md", help="Write a model card (Markdown) here, too."),
     path_option("--coef", metavar="FILE.csv", help="Write the coefficients here, too."),

@@ -61,6 +61,7 @@ def predict(folder: Path, data: Path, out: Path, history: Path | None, interval:
     """
     from ..clients.store import is_store
     from ..model.model import Model
+    from ..model.prediction import extras_of
     from ..report.folder import read_assignment
     from ..tables.reading import planned, read_rows
     from ..tables.write import write_table
@@ -79,7 +80,9 @@ def predict(folder: Path, data: Path, out: Path, history: Path | None, interval:
     if history is not None:
         recent = _assignment(model, history, uncertainty=None if interval is None else True)
         known = known.updated(recent) if known is not None else recent
-    rows = read_rows(*planned(data, client, None, model.features), intercept=model.has_intercept)
+    extras = extras_of(model)
+    plan = planned(data, client, None, [*model.features, *extras.names])
+    rows = read_rows(*plan, intercept=model.has_intercept, extras=extras)
     columns = {"prediction": model.predict(rows, known)}
     if interval is not None:
         columns["low"], columns["high"] = model.predict_interval(rows, known, interval).T
@@ -99,7 +102,9 @@ def _columns_of(model: Model) -> tuple[str, str]:
 def _assignment(model: Model, data: Path, uncertainty: bool | None = None) -> Assignment:
     """Find the kinds of the clients in a file or a packed folder."""
     from ..clients.store import open_clients
+    from ..model.prediction import extras_of
 
     client, target = _columns_of(model)
-    table = open_clients(data, client, target, model.features, intercept=model.has_intercept)
+    has_intercept, extras = model.has_intercept, extras_of(model)
+    table = open_clients(data, client, target, model.features, intercept=has_intercept, extras=extras)
     return model.assign(table, uncertainty=uncertainty)

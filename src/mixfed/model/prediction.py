@@ -70,10 +70,15 @@ def _offset_of(rows: Rows) -> Floats | float:
     return 0.0 if rows.offset is None else rows.offset[:, None]
 
 
+def extras_of(model: Model) -> Extras:
+    """Give the columns that a model needs beside its features."""
+    return Extras(model.offset_column, model.exposure_column)
+
+
 def rows_of(model: Model, frame: Any, named: bool) -> Rows:
     """Find the features in a data frame, and the clients if it has their column, as it must if ``named``."""
     client = model.client_column
-    extras = Extras(model.offset_column, model.exposure_column)
+    extras = extras_of(model)
     source = FrameSource(frame, [*model.features, *extras.names, client])
     if client is None or client not in source.schema.names:
         if named:

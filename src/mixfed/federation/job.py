@@ -45,7 +45,8 @@ class Job:
             if type(getattr(self, name)) not in kinds:
                 raise SettingsError(f"{name} = {getattr(self, name)!r} is a {type(getattr(self, name)).__name__}")
         self.recipe_settings()
-        family_named(self.loss)
+        if self.loss != "auto":
+            family_named(self.loss)
         if self.recipe == "paper" and self.n_clusters is None:
             raise SettingsError("the paper's recipe does not find the number of kinds: give n_clusters")
         for name, least in (("timeout", 0.0), ("tries", 1), ("patience", 0.0), ("min_share", 0.0)):

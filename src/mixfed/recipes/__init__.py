@@ -27,8 +27,12 @@ def fit(
 ) -> Fit:
     """Fit by the recipe that the settings belong to, which alone is imported.
 
-    ``loss`` is the family, by its name or that of its loss, if the settings do not say it.
+    ``loss`` is the family, by its name or that of its loss, if the settings do not say it; "auto" finds it.
     """
+    if loss == "auto" and isinstance(settings, AutoSettings):
+        from .choice import fit_family
+
+        return fit_family(pool, features, n_clusters, settings, seed=seed, watch=watch)
     family = family_named(loss)
     if isinstance(settings, PaperSettings):
         if n_clusters is None:

@@ -30,7 +30,7 @@ from .anchor_starts import anchor_candidates
 from .info import Info
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
-from .summed_starts import summed_candidates
+from .summed_starts import drawn_starts, summed_candidates
 from .survey import Survey
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _BUDGET = 24
 _LOOK_EXCHANGES = 11
 """Another look is taken while it, and what comes after, is likely to end within the budget: 30 exchanges, of which the
 survey takes 4, and a federation one to enrol its sites and one to give them the model."""
+_DRAWN = 6
+"""Mixtures drawn from the moments, beside those that anchors propose, where the likelihood is not quadratic."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 PATIENCE = 2
@@ -164,6 +166,8 @@ class Selection:
             candidates.append(self.scanned[k].mixture)
         if start is not None and start.ndim == 2 and len(start) == k:
             candidates.append(_levelled(units, start))
+        if not rules.family.quadratic and k > 1:  # the anchors' expansions may mislead
+            candidates.append(self._drawn(k))
         batch = Candidates.stack(candidates)
         self.sample = None
         if settings.local_update is not None:
@@ -191,6 +195,13 @@ class Selection:
                 climbed = self.one("refine", refine(units, found.mixture, rules, em_rounds=0, near=self._near()), more)
                 found = climbed or found
         return self.one("refine", polish(units, found, elsewhere=True))
+
+    def _drawn(self, k: int) -> Candidates:
+        """Draw a few mixtures from the second moment of the kinds."""
+        basis = self.survey.basis[:, self.survey.columns(k)]
+        rng = draws.generator(self.seed, "drawn starts", k)
+        drawn = drawn_starts(basis.T @ self.survey.moments @ basis, k, rng, False, _DRAWN)
+        return dataclasses.replace(drawn, theta=drawn.theta @ basis.T)
 
     def _near(self) -> float:
         """Say how near to its maximum a mixture is to be judged: a sample's need not be met to the digit."""

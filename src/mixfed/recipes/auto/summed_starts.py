@@ -39,7 +39,7 @@ def summed_candidates(
     basis = survey.basis[:, survey.columns(k)]
     units = survey.units.in_basis(basis)
     rng = draws.generator(seed, "summed starts", k)
-    starts = _starts(basis.T @ survey.moments @ basis, k, rng, rules.family.has_dispersion)
+    starts = drawn_starts(basis.T @ survey.moments @ basis, k, rng, rules.family.has_dispersion)
     field = _Field(starts, rules)
     for steps in _STEPS if k > 1 else _STEPS[:1]:
         yield from field.em_steps(units, steps)
@@ -92,11 +92,13 @@ class _Field:
         self.value = penalised_likelihood(self.candidates, self.reply, self.rules)
 
 
-def _starts(moments: Floats, k: int, rng: np.random.Generator, has_dispersion: bool) -> Candidates:
+def drawn_starts(
+    moments: Floats, k: int, rng: np.random.Generator, has_dispersion: bool, count: int = _STARTS
+) -> Candidates:
     """Draw models from the second moment (r, r) of the kinds, all alike in weight and noise."""
     size, axes = np.linalg.eigh(moments)
     spread = axes * np.sqrt(np.maximum(size, 0.0))
-    count = _STARTS if k > 1 else 1
+    count = count if k > 1 else 1
     theta = rng.standard_normal((count, k, len(size))) @ spread.T
     if k == 1:
         theta[:] = 0.0

@@ -151,3 +151,15 @@ def test_weights_and_exposures_are_columns_that_the_model_remembers(tmp_path):
     done = mixfed("predict", tmp_path / "out", write(tmp_path / "no.csv", "client,x\n1,0.5\n"), "--out", "p.csv")
     assert done.exit_code == 2
     assert "days" in done.stderr
+
+
+def test_the_family_is_found_where_it_is_left_open(tmp_path):
+    rng = np.random.default_rng(2)
+    owner, x = np.repeat(np.arange(100), 8), rng.standard_normal(800)
+    visits = rng.poisson(np.exp(np.where(owner % 2, 0.8, -0.8) * x))
+    pd.DataFrame({"client": owner, "x": x, "visits": visits}).to_csv(tmp_path / "rows.csv", index=False)
+    asked = ("fit", tmp_path / "rows.csv", "--client", "client", "--target", "visits", "--family", "auto")
+    done = mixfed(*asked, "--clusters", "2", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "The target is taken to be poisson, of the lowest BIC: gaussian" in " ".join(done.output.split())
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["family"] == "poisson"

@@ -83,8 +83,8 @@ def notes_on(
 
     if client is None or target is None or data.is_dir():
         return ()
-    named = features is not None
-    return notes(data, client, target, table, features_named=named, family=family_named(family).name, others=others)
+    named, known = features is not None, family if family == "auto" else family_named(family).name
+    return notes(data, client, target, table, features_named=named, family=known, others=others)
 
 
 def show_notes(notes: Sequence[str]) -> None:

@@ -62,6 +62,9 @@ def size(count: int) -> str:
 def summary(found: Fit, model: Model, assigned: Assignment | None = None) -> list[RenderableType]:
     """Show the kinds, what tells them apart, what the fit took, and its warnings."""
     parts: list[RenderableType] = [choice_table(model)] if model.details.get("choice") else []
+    if families := model.details.get("families"):
+        told = ", ".join(f"{one['family']} {one['bic']:,.1f}" for one in families)
+        parts.append(f"The target is taken to be {model.family}, of the lowest BIC: {told}.")
     shown = min(len(model.features), _columns_that_fit(Console().width, model))
     parts.append(kinds_table(model, shown, assigned))
     if shown < len(model.features):

@@ -40,6 +40,7 @@ def test_whole_numbers_that_are_no_counts_stay_numbers():
 
 
 @pytest.mark.realdata
+@pytest.mark.skipif("MIXFED_DATA" not in os.environ, reason="MIXFED_DATA names no folder with real tables")
 @pytest.mark.parametrize("name", ["konza_bison", "movietweetings_100k"])
 def test_pounds_and_marks_stay_numbers(name):
     path = Path(os.environ["MIXFED_DATA"]) / f"{name}.parquet"

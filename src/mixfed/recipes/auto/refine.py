@@ -160,9 +160,8 @@ def polish(
             mixture, before, last, curved = helped.next_step, helped.value, helped.newton_decrement, None
             continue
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        enough, bound = CONVERGED, newton_decrement**3 < CONVERGED * last**2 < np.inf
-        if not rules.family.quadratic:  # another place may have come by another way
-            enough, bound = EXACT, False
+        enough = CONVERGED if rules.family.rescales else EXACT  # another place may have come by another way
+        bound = rules.family.quadratic and newton_decrement**3 < CONVERGED * last**2 < np.inf
         if newton_decrement < enough or (newton_decrement < NEAR and bound):
             value += newton_decrement  # what the last step gains, to more digits than matter
             likelihood = value + float(penalties(ahead, rules)[0])

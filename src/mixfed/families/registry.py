@@ -9,7 +9,7 @@ from .base import Family
 from .binomial import BINOMIAL
 from .gaussian import GAUSSIAN
 from .poisson import POISSON
-from .student import LEAST, MOST, STUDENT
+from .student import LEAST, MOST, OBSERVED, STUDENT
 
 FAMILIES: dict[str, Family] = {family.name: family for family in (GAUSSIAN, STUDENT, BINOMIAL, POISSON)}
 
@@ -29,9 +29,9 @@ def family_named(name: str) -> Family:
 @cache
 def _student(degrees: str) -> Family:
     try:
-        nu = float(degrees)
+        nu = float(degrees.removesuffix(OBSERVED))
     except ValueError:
         nu = math.nan
     if not LEAST <= nu <= MOST:
         raise SettingsError(f"degrees of freedom are a number from {LEAST:g} to {MOST:g}, not '{degrees}'")
-    return dataclasses.replace(STUDENT, nu=nu)
+    return dataclasses.replace(STUDENT, nu=nu, observed=degrees.endswith(OBSERVED))

@@ -15,6 +15,7 @@ from .base import Family, Terms, Words
 
 LEAST, MOST = 1.0, 200.0
 """Of nu: below, not even means exist; above, tails are those of a normal target."""
+OBSERVED = " observed"
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,13 @@ class Student(Family):
     """
 
     nu: float = 5.0
+    observed: bool = False
+    """Whether w is not what is expected, but -phi d^2 l / d eta^2 itself: for standard errors, outliers or not."""
 
     @property
     def wire_name(self) -> str:
-        """Tell nu, too."""
-        return f"{self.name}:{self.nu!r}"
+        """Tell nu, too, and which w is meant."""
+        return f"{self.name}:{self.nu!r}{OBSERVED if self.observed else ''}"
 
     @property
     def dispersion_information(self) -> float:
@@ -43,8 +46,10 @@ class Student(Family):
         ratio = square * np.exp(-log_dispersion)
         likelihood = self._constant - 0.5 * (log_dispersion + (nu + 1.0) * np.log1p(ratio / nu))
         weight = (nu + 1.0) / (nu + ratio)
-        fisher = np.full_like(residual, (nu + 1.0) / (nu + 3.0))
-        return Terms(likelihood, weight * residual, fisher, weight * square)
+        curvature = np.full_like(residual, (nu + 1.0) / (nu + 3.0))
+        if self.observed:
+            curvature = weight * (nu - ratio) / (nu + ratio)
+        return Terms(likelihood, weight * residual, curvature, weight * square)
 
     @property
     def _constant(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...exchange.base import Query
+from ...exchange.mixture import MixtureSums
 from ...exchange.units import StandardUnits
 from ...families.student import LEAST, MOST, Student
 from .refine import Maximum, polish
@@ -45,7 +46,14 @@ def find_degrees(units: StandardUnits, found: Maximum) -> Generator[Query[Any, A
         if step < _NEAR:
             break
         step *= 0.2
-    return tried[centre]
+    return (yield from _with_observed_information(units, tried[centre]))
+
+
+def _with_observed_information(units: StandardUnits, found: Maximum) -> Generator[Query[Any, Any], Any, Maximum]:
+    """Ask once more at the maximum, for standard errors that do not rest on the family being the right one."""
+    family = dataclasses.replace(found.rules.family, observed=True)  # type: ignore[call-arg]
+    reply = yield MixtureSums(dataclasses.replace(units, family=family.wire_name), found.mixture, (0,))
+    return dataclasses.replace(found, reply=reply)
 
 
 def _polished(units: StandardUnits, found: Maximum, nu: float) -> Generator[Query[Any, Any], Any, Maximum]:

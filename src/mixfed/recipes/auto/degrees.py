@@ -13,10 +13,12 @@ from ...exchange.base import Query
 from ...exchange.mixture import MixtureSums
 from ...exchange.units import StandardUnits
 from ...families.student import LEAST, MOST, Student
-from .refine import Maximum, polish
+from .refine import MOST_POLISH, Maximum, polish
 
 _FIRST, _NEAR, _ROUNDS = 0.5, 0.02, 8
 """First step of log nu; a smaller one is the last; steps at most."""
+_STEPS = 3
+"""Of Newton's method from one nu to the next."""
 
 
 def find_degrees(units: StandardUnits, found: Maximum) -> Generator[Query[Any, Any], Any, Maximum]:
@@ -46,7 +48,8 @@ def find_degrees(units: StandardUnits, found: Maximum) -> Generator[Query[Any, A
         if step < _NEAR:
             break
         step *= 0.2
-    return (yield from _with_observed_information(units, tried[centre]))
+    final = yield from _polished(units, tried[centre], float(np.exp(centre)), MOST_POLISH)
+    return (yield from _with_observed_information(units, final))
 
 
 def _with_observed_information(units: StandardUnits, found: Maximum) -> Generator[Query[Any, Any], Any, Maximum]:
@@ -56,7 +59,9 @@ def _with_observed_information(units: StandardUnits, found: Maximum) -> Generato
     return dataclasses.replace(found, reply=reply)
 
 
-def _polished(units: StandardUnits, found: Maximum, nu: float) -> Generator[Query[Any, Any], Any, Maximum]:
+def _polished(
+    units: StandardUnits, found: Maximum, nu: float, steps: int = _STEPS
+) -> Generator[Query[Any, Any], Any, Maximum]:
     family = dataclasses.replace(found.rules.family, nu=nu)  # type: ignore[call-arg]
     moved = dataclasses.replace(found, rules=dataclasses.replace(found.rules, family=family), next_step=None)
-    return (yield from polish(dataclasses.replace(units, family=family.wire_name), moved))
+    return (yield from polish(dataclasses.replace(units, family=family.wire_name), moved, steps=steps))

@@ -54,7 +54,7 @@ CONVERGED = 1e-9
 """The same, below which it is at its maximum."""
 EXACT = 1e-13
 """The same, below which the step after it leads to the maximum to rounding, whatever way led there."""
-_MOST_POLISH = 12
+MOST_POLISH = 12
 _CLOSE = 0.02
 """Once Newton has promised less than this for each parameter (a fifth of a standard error), the curvature no longer
 changes by anything that matters."""
@@ -122,7 +122,7 @@ def refine(
 
 
 def polish(
-    units: StandardUnits, found: Maximum, *, elsewhere: bool = False, steps: int = _MOST_POLISH
+    units: StandardUnits, found: Maximum, *, elsewhere: bool = False, steps: int = MOST_POLISH
 ) -> Generator[MixtureSums, MixtureReply, Maximum]:
     """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
 
@@ -150,7 +150,7 @@ def polish(
         next_ = ahead if len(ahead) else None
         found = Maximum(mixture, value, float(reply.likelihood[0]), reply, rules, newton_decrement, next_step=next_)
         if next_ is None or value < before - 1.0:
-            if steps < _MOST_POLISH:
+            if steps < MOST_POLISH:
                 break
             rounds = EM_ROUNDS if rules.family.quadratic else 0
             helped = yield from refine(units, Candidates.stack([start, mixture]), rules, em_rounds=rounds)

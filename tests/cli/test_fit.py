@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from helpers.command_line import CONFIG, FILES, assert_one_line, fit_arguments, mixfed, write
+from helpers.examples import COMMANDS
 from mixfed import bottleneck_distance
+from mixfed.families.registry import FAMILIES
 
 
 def test_fit_writes_the_files_of_the_contract(table, fitted):
@@ -163,3 +165,10 @@ def test_the_family_is_found_where_it_is_left_open(tmp_path):
     assert done.exit_code == 0, done.output
     assert "The target is taken to be poisson, of the lowest BIC: gaussian" in " ".join(done.output.split())
     assert json.loads((tmp_path / "out" / "model.json").read_text())["family"] == "poisson"
+
+
+def test_every_family_can_be_asked_for():
+    named = {word for family in FAMILIES.values() for word in (family.name, family.loss)}
+    option = next(option for option in COMMANDS["fit",].params if option.name == "family")
+    assert set(option.type.choices) == {"auto", *named}
+    assert option.opts == ["--family", "--loss"]

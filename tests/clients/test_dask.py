@@ -54,7 +54,17 @@ def test_classes_and_counts_are_fitted_as_in_a_local_pool(client, family):
     expected, found = (fit_auto(pool, clients.features, 2, settings).model for pool in (local, spread))
     np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.theta_error, expected.theta_error, rtol=1e-9, atol=1e-9)
-    assert spread.traffic == local.traffic
+
+
+def test_weights_and_offsets_go_with_their_rows(client):
+    clients = simulated("poisson")[0]
+    rng = np.random.default_rng(0)
+    extras = {"offset": rng.standard_normal(clients.n_rows), "weight": rng.uniform(0.5, 2.0, clients.n_rows)}
+    clients = dataclasses.replace(clients, **extras)
+    settings = AutoSettings(family="poisson")
+    pools = LocalPool(clients), DaskPool(client, clients, 5)
+    expected, found = (fit_auto(pool, clients.features, 2, settings).model for pool in pools)
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-9, atol=1e-9)
 
 
 def test_the_paper_recipe_finds_the_model_of_a_local_pool(client, made):

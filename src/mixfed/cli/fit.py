@@ -108,8 +108,6 @@ def fit(
 
         require_mlflow()
     extras = Extras(offset, exposure, weights)
-    if dask is not None and extras.names:
-        raise SettingsError(f"--dask does not take {', '.join(extras.names)} beside the features: fit on one machine")
     with progress.working(f"Reading {data.name}", silent):
         table = open_clients(data, client, target, split_names(features), intercept=intercept, extras=extras)
     if isinstance(table, Store):

@@ -80,10 +80,10 @@ what_to_fit = together(
     click.option(
         "--family",
         "--loss",
-        type=click.Choice(["auto", "gaussian", "binomial", "poisson", "squared", "logistic"]),
+        type=click.Choice(["auto", "gaussian", "student", "binomial", "poisson", "squared", "huber", "logistic"]),
         default="gaussian",
-        help="What the target is: any number, 0 or 1 (binomial), a count (poisson), or whichever of them has the best "
-        "BIC (auto); squared and logistic are the first two by their losses.",
+        help="What the target is: any number, one with outliers (student), 0 or 1 (binomial), a count (poisson), or "
+        "whichever has the best BIC (auto); squared, huber and logistic are the first three by their losses.",
     ),
     configured,
 )

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..core.names import REPORT
+from ..families.student import Student
 from ..model.assignment import Assignment
 from ..model.fit import Fit, phase_name
 from ..model.model import Model
@@ -72,6 +73,8 @@ def summary(found: Fit, model: Model, assigned: Assignment | None = None) -> lis
         parts.append(f"[dim]The {shown} of {len(model.features)} coefficients that {which}.[/dim]")
     if model.coef_error is not None:
         parts.append("[dim]Below each coefficient is its standard error.[/dim]")
+    if isinstance(family := model.target_family, Student):
+        parts.append(f"The noise has the tails of Student's t with {family.nu:.3g} degrees of freedom.")
     if model.personal:
         parts.append("Clients deviate from their kind: predictions of known clients are by models of their own.")
     parts += _apart(model)
@@ -215,7 +218,8 @@ def kinds_table(model: Model, count: int, assigned: Assignment | None = None) ->
     """Show each kind's clients, share, noise and the ``count`` coefficients that tell most."""
     shown = by_difference(model)[:count]
     sizes = [] if assigned is None else [f"{size:,}" for size in assigned.sizes]
-    placed, noise = ["placed"] if sizes else [], [] if model.noise is None else ["noise"]
+    placed, called = ["placed"] if sizes else [], model.target_family.words.noise
+    noise = [] if called is None else [called]
     intercept = ["intercept"] if model.has_intercept else []
     names = [escape(model.features[feature]) for feature in shown]
     table = table_of(title(model), "kind", *placed, "share", *noise, *intercept, *names, words=0)

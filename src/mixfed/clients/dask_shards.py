@@ -17,7 +17,7 @@ from distributed import Client, Future
 from ..core.arrays import Array, Ints
 from ..core.errors import DataError
 from ..core.threads import one_blas_thread
-from ..exchange.base import S
+from ..exchange.base import S, names_of
 from ..exchange.pool import Sample
 from ..kernels import named
 from .answers import answer, answer_each
@@ -99,15 +99,16 @@ class _Shard(Clients):
     @classmethod
     def of(cls, clients: Clients) -> _Shard:
         """Take over clients as they are."""
-        return cls(clients.phi, clients.y, clients.offsets, clients.ids, clients.features)
+        return cls(*(getattr(clients, name) for name in names_of(Clients)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpack, (self.phi, self.y, self.offsets, self.ids, self.features)
+        return _unpack, tuple(getattr(self, name) for name in names_of(Clients))
 
 
-def _unpack(phi: Array, y: Array, offsets: Array, ids: Array, features: tuple[str, ...]) -> _Shard:
+def _unpack(phi: Array, y: Array, offsets: Array, ids: Array, features: tuple[str, ...], *extras: Any) -> _Shard:
     phi, y, offsets = (np.require(part, requirements=("C", "A", "W")) for part in (phi, y, offsets))
-    return _Shard(phi, y, offsets, ids, features)
+    more = (None if part is None else np.require(part, requirements=("C", "A", "W")) for part in extras)
+    return _Shard(phi, y, offsets, ids, features, *more)
 
 
 def answer_shard(query: bytes, kernels: str, shard: Clients, places: Array | None = None) -> Any:

@@ -41,9 +41,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Give every model a constant term.
     start : array of shape (n_features,) or (n_clusters, n_features), or None, default=None
         A model, or one per kind, to try besides the recipe's own. The auto recipe gives the same result whatever it is.
-    family : {"gaussian", "binomial", "poisson", "auto"}, default="gaussian"
-        What the target is: a number, 0 or 1, or a count (auto recipe); "auto" takes the one with the best BIC of those
-        that it may be. Predictions are means: probabilities, or rates.
+    family : {"gaussian", "student", "binomial", "poisson", "auto"}, default="gaussian"
+        What the target is: a number, one with heavy tails, 0 or 1, or a count (auto recipe); "auto" takes the one with
+        the best BIC of those that it may be. Predictions are means: probabilities, or rates.
     personal : bool, default=False
         Give every client a deviation of its own from the model of its kind (auto recipe): a mixture of linear mixed
         models, or with one kind the classical one.

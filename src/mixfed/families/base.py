@@ -98,6 +98,16 @@ class Family(ABC):
     ridge: float
     """Of the penalty ridge / 2 |theta - pooled|^2 in standard units, unless the user gives another."""
 
+    @property
+    def wire_name(self) -> str:
+        """The name with all that is to be known of the family."""
+        return self.name
+
+    @property
+    def dispersion_information(self) -> float:
+        """What a row tells of log phi, as a share of what one of a normal target does."""
+        return 1.0
+
     @abstractmethod
     def terms(self, y: Floats, eta: Floats, log_dispersion: Floats) -> Terms:
         """Give what the sums over rows are made of."""

@@ -158,7 +158,9 @@ def _expect_of_family(family: Family, said: MixtureReply, query: MixtureSums, as
     _expect("squares", said.squares, (0, asked.most if family.has_dispersion else 0))
     # Features have squares of 1 on average: by Cauchy and Schwarz, this is how far they can lead a score.
     _expect("scores", np.abs(said.score), (0, asked.most * family.most_score))
-    if query.curvature and query.since is None:
+    if family.has_dispersion:  # whose curvature may have any sign
+        _expect_usual(said.gram)
+    elif query.curvature and query.since is None:
         _expect_gram(said.gram, query.units.width, asked.most * family.most_weight)
 
 

@@ -18,6 +18,7 @@ _PHASES = {
     "kinds": "How many kinds",
     "refine": "Refinement",
     "second look": "Second look",
+    "degrees": "Degrees of freedom",
     "local updates": "Local updates",
     "personal": "Personal models",
 }

@@ -68,6 +68,8 @@ class Model:
     warnings: tuple[str, ...] = ()
     family: str = GAUSSIAN.name
     """What the target is: see `families`."""
+    degrees: float | None = None
+    """Degrees of freedom of the family student."""
     details: dict[str, Any] = field(default_factory=dict)
     """What else the recipe says of the fit: settings, rows of each kind, census."""
 
@@ -93,6 +95,7 @@ class Model:
             coef_error=None if errors is None else errors[:, :split],
             intercept_error=errors[:, split] if errors is not None and has_intercept else None,
             family=family.name,
+            degrees=getattr(family, "nu", None),
             **{"loss": family.loss, **rest},
         )
 
@@ -126,7 +129,7 @@ class Model:
     @property
     def target_family(self) -> Family:
         """What the target is."""
-        return family_named(self.family)
+        return family_named(self.family if self.degrees is None else f"{self.family}:{self.degrees!r}")
 
     @property
     def scale(self) -> Floats:
@@ -192,7 +195,8 @@ class Model:
         if self.target_family.discrete:
             bounds = [count_quantile(self.target_family, *about, share) for share in (tail, 1.0 - tail)]
             return np.column_stack(bounds)
-        return np.column_stack([mixture_quantile(*about, tail), mixture_quantile(*about, 1.0 - tail)])
+        family = self.target_family
+        return np.column_stack([mixture_quantile(*about, share, family) for share in (tail, 1.0 - tail)])
 
     def own_coefficients(self, known: Assignment) -> Floats:
         """Give each client's own model, its mean over kinds; the intercept, if any, is the last. -> (c, d)."""

@@ -20,6 +20,7 @@ from ..core.names import INTERCEPT
 from ..core.symmetric import packed, unpacked
 from ..exchange.local_update import Mixture
 from ..families.base import Family
+from ..families.gaussian import GAUSSIAN
 from ..tables.reading import read_rows
 from ..tables.roles import Extras, find_clients_and_columns
 from ..tables.rows import Rows
@@ -113,18 +114,20 @@ def predicted(
     return means, deviations
 
 
-def mixture_quantile(share: Floats, means: Floats, deviations: Floats, level: float) -> Floats:
-    """Give the quantile of mixtures of k normal distributions, by bisection. share, means, deviations (n, k) -> (n,).
+def mixture_quantile(
+    share: Floats, means: Floats, deviations: Floats, level: float, family: Family = GAUSSIAN
+) -> Floats:
+    """Give the quantile of mixtures of k distributions, by bisection. share, means, deviations (n, k) -> (n,).
 
-    Ten standard deviations are as far as it looks.
+    Ten standard deviations are as far as it looks, if they are normal, else a million scales.
     """
-    from scipy.special import ndtr  # slow to import
-
-    low, high = (means - 10.0 * deviations).min(axis=1), (means + 10.0 * deviations).max(axis=1)
+    far = 10.0 if family is GAUSSIAN else 1e6
+    low, high = (means - far * deviations).min(axis=1), (means + far * deviations).max(axis=1)
     safe = np.maximum(deviations, 1e-300)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        below = np.einsum("nk,nk->n", share, ndtr((middle[:, None] - means) / safe)) < level
+        upto = family.cumulative((middle[:, None] - means) / safe, np.zeros(1), np.ones(1))
+        below = np.einsum("nk,nk->n", share, upto) < level
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray(0.5 * (low + high))
 

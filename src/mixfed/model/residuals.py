@@ -44,7 +44,7 @@ def residuals(model: Model, clients: ClientData, assigned: Assignment) -> dict[s
         rows = block.offsets[owner] + np.minimum(place, block.rows[owner] - 1)
         offset = None if block.offset is None else block.offset[rows]
         some = Clients(block.phi[rows], block.y[rows], offsets, block.ids, block.features, offset).of_family(family)
-        if family.rescales:
+        if family.quadratic:
             residual = (some.y[:, None] - some.phi @ model.coef.T - model.intercept) / scale
         else:  # between the quantiles of one less than a target and of the target one is drawn
             chance = draws.uniform(model.seed, "quantiles", 0, block.keys)[owner, 0]

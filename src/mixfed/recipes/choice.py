@@ -8,6 +8,7 @@ from ..exchange.pool import Pool
 from ..families.base import Family
 from ..families.binomial import BINOMIAL
 from ..families.registry import FAMILIES
+from ..families.student import STUDENT
 from ..model.fit import Fit, Watcher
 from .auto import fit_auto
 from .settings import AutoSettings
@@ -38,10 +39,15 @@ def fit_family(
 
 
 def possible_families(pool: Pool) -> list[Family]:
-    """Give the families that the target may be of; of two values, 0 and 1, it can only be classes."""
+    """Give the families that the target may be of; of two values, 0 and 1, it can only be classes.
+
+    Whole numbers are not tried with heavy tails: a narrow t around one of them has any density that one likes.
+    """
     census = pool.ask(Census())
 
     def may_be(family: Family) -> bool:
+        if family is STUDENT and census.whole:
+            return False
         try:
             family.check_target(census.target_low, census.target_high, census.whole)
         except DataError:

@@ -149,6 +149,8 @@ class AutoSettings:
         )
         if self.ridge and family.quadratic:
             raise SettingsError(f"ridge = {self.ridge:g} goes with another family than {family.name}")
+        if self.update != "exact" and family.rescales and not family.quadratic:
+            raise SettingsError(f"the family {family.name} goes with update = 'exact'")
         if self.personal and not family.quadratic:
             raise SettingsError(f"personal models are for the family gaussian: take kinds alone for {family.name}")
         _require(self, "noise", lambda value: value in get_args(NoiseName), "'own' or 'shared'")

@@ -92,7 +92,9 @@ def maximise(candidates: Candidates, reply: MixtureReply, rules: Penalty) -> Can
     log_weight = np.log(share / share.sum(axis=1, keepdims=True))
     if not rules.family.has_dispersion:
         return Candidates(candidates.theta + capped(step, LONGEST_STEP), candidates.log_variance, log_weight)
-    squares, rows = squares_after(reply, step), reply.rows
+    if not rules.family.quadratic:
+        step = capped(step, LONGEST_STEP)
+    squares, rows = squares_after(reply, step) if rules.family.quadratic else reply.squares, reply.rows
     if rules.shared_noise:
         squares = np.repeat(squares.sum(axis=1, keepdims=True) / k, k, axis=1)
         rows = np.repeat(rows.sum(axis=1, keepdims=True) / k, k, axis=1)
@@ -203,7 +205,8 @@ def complete_information(candidates: Candidates, reply: MixtureReply, c: int, ru
     precision, kinds = np.exp(-candidates.log_variance[c]), np.arange(k)
     complete, ridged = np.zeros((k, dim + 2, k, dim + 2)), unpacked(reply.gram[c], dim) + rules.stiffness * np.eye(dim)
     complete[kinds, :dim, kinds, :dim] = precision[:, None, None] * ridged
-    complete[kinds, dim, kinds, dim] = 0.5 * precision * (reply.squares[c] + PRIOR_ROWS * rules.prior_variance)
+    told = rules.family.dispersion_information * reply.squares[c]
+    complete[kinds, dim, kinds, dim] = 0.5 * precision * (told + PRIOR_ROWS * rules.prior_variance)
     share, total = np.exp(candidates.log_weight[c]), reply.clients[c].sum()
     complete[:, -1, :, -1] = total * (np.diag(share) - np.outer(share, share))
     return complete.reshape(k * (dim + 2), k * (dim + 2))

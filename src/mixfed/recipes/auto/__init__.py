@@ -18,6 +18,7 @@ from ...core.names import INTERCEPT
 from ...core.threads import one_blas_thread
 from ...exchange.local_update import Mixture
 from ...exchange.pool import Pool
+from ...families.gaussian import GAUSSIAN
 from ...model.fit import Fit, Watcher
 from ...model.model import Model, kind_order
 from ..bic import bic
@@ -118,7 +119,7 @@ def _fit(
         features,
         errors=errors,
         factor=None if factor is None else factor[order],
-        family=search.survey.rules.family,
+        family=found.rules.family if isinstance(found, Maximum) else GAUSSIAN,
         recipe="auto",
         seed=search.seed,
         warnings=tuple(said),

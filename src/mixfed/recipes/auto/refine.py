@@ -52,7 +52,9 @@ NEAR = 0.05
 """Newton's promise, in units of log likelihood, below which a mixture is near enough to its maximum to be judged."""
 CONVERGED = 1e-9
 """The same, below which it is at its maximum."""
-_MOST_POLISH = 12
+EXACT = 1e-13
+"""The same, below which the step after it leads to the maximum to rounding, whatever way led there."""
+MOST_POLISH = 12
 _CLOSE = 0.02
 """Once Newton has promised less than this for each parameter (a fifth of a standard error), the curvature no longer
 changes by anything that matters."""
@@ -120,7 +122,7 @@ def refine(
 
 
 def polish(
-    units: StandardUnits, found: Maximum, *, elsewhere: bool = False, steps: int = _MOST_POLISH
+    units: StandardUnits, found: Maximum, *, elsewhere: bool = False, steps: int = MOST_POLISH
 ) -> Generator[MixtureSums, MixtureReply, Maximum]:
     """Take full Newton steps from near the maximum, and let the rules follow from the mixture itself.
 
@@ -132,7 +134,9 @@ def polish(
     start = mixture = found.mixture if found.next_step is None else found.next_step
     rules, before, last = found.rules, -np.inf, np.inf if elsewhere else found.newton_decrement
     curved = found.reply if elsewhere and len(found.reply.missing) else None
-    close = _CLOSE * (start.theta.size + start.log_variance.size + start.log_weight.size)
+    # Where the likelihood is not quadratic the curvature is never that of before: a step by it would not be exact.
+    numbers = start.theta.size + start.log_variance.size + start.log_weight.size
+    close = _CLOSE * numbers if rules.family.quadratic else 0.0
     for step in range(steps):
         if curved is not None and (step == 0 or last < close):
             reply = yield MixtureSums(units, mixture, curvature=False)
@@ -146,7 +150,7 @@ def polish(
         next_ = ahead if len(ahead) else None
         found = Maximum(mixture, value, float(reply.likelihood[0]), reply, rules, newton_decrement, next_step=next_)
         if next_ is None or value < before - 1.0:
-            if steps < _MOST_POLISH:
+            if steps < MOST_POLISH:
                 break
             rounds = EM_ROUNDS if rules.family.quadratic else 0
             helped = yield from refine(units, Candidates.stack([start, mixture]), rules, em_rounds=rounds)
@@ -156,9 +160,9 @@ def polish(
             mixture, before, last, curved = helped.next_step, helped.value, helped.newton_decrement, None
             continue
         # The promise falls with the square of itself, so the one after the next step is known before it is taken.
-        if newton_decrement < CONVERGED or (
-            newton_decrement < NEAR and newton_decrement**3 < CONVERGED * last**2 < np.inf
-        ):
+        enough = CONVERGED if rules.family.rescales else EXACT  # another place may have come by another way
+        bound = rules.family.quadratic and newton_decrement**3 < CONVERGED * last**2 < np.inf
+        if newton_decrement < enough or (newton_decrement < NEAR and bound):
             value += newton_decrement  # what the last step gains, to more digits than matter
             likelihood = value + float(penalties(ahead, rules)[0])
             return dataclasses.replace(found, mixture=ahead, value=value, likelihood=likelihood, stop=Stop.MAXIMUM)

@@ -19,6 +19,7 @@ from ...exchange.mixture import Candidates, MixtureReply, MixtureSums
 from ...exchange.pool import Sample
 from ...exchange.random_effects import RandomEffectsReply, RandomEffectsSums
 from ...exchange.units import StandardUnits
+from ...families.student import Student
 from ...model.fit import TOO_FEW
 from ..bic import bic
 from ..conversation import Conversation, converse
@@ -27,6 +28,7 @@ from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
 from .anchor_starts import anchor_candidates
+from .degrees import find_degrees
 from .info import Info
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
@@ -153,7 +155,7 @@ class Selection:
         """Count the free numbers of a mixture."""
         k, dim = map(int, found.mixture.theta.shape[1:])
         noises = (1 if self.settings.shared_noise else k) if found.rules.family.has_dispersion else 0
-        return k * dim + noises + k - 1
+        return k * dim + noises + k - 1 + isinstance(found.rules.family, Student)
 
     def finish(self, k: int, start: Floats | None, *, everyone: bool = True) -> Maximum:
         """Refine k kinds to the maximum and look around it; unless ``everyone`` is asked, it is that of a sample."""
@@ -166,7 +168,7 @@ class Selection:
             candidates.append(self.scanned[k].mixture)
         if start is not None and start.ndim == 2 and len(start) == k:
             candidates.append(_levelled(units, start))
-        if not rules.family.quadratic and k > 1:  # the anchors' expansions may mislead
+        if not rules.family.rescales and k > 1:  # the anchors' expansions may mislead
             candidates.append(self._drawn(k))
         batch = Candidates.stack(candidates)
         self.sample = None
@@ -184,7 +186,7 @@ class Selection:
                 break
             found = better
         if self.sample is None:
-            return self.one("refine", polish(units, found))
+            return self._with_degrees(self.one("refine", polish(units, found)))
         if not everyone:
             return found
         more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
@@ -194,7 +196,13 @@ class Selection:
             else:  # the sample's maximum is farther from that of all, and one step is no way there
                 climbed = self.one("refine", refine(units, found.mixture, rules, em_rounds=0, near=self._near()), more)
                 found = climbed or found
-        return self.one("refine", polish(units, found, elsewhere=True))
+        return self._with_degrees(self.one("refine", polish(units, found, elsewhere=True)))
+
+    def _with_degrees(self, found: Maximum) -> Maximum:
+        """Find the degrees of freedom, if the family has any."""
+        if not isinstance(found.rules.family, Student):
+            return found
+        return self.one("degrees", find_degrees(self.survey.units, found))
 
     def _drawn(self, k: int) -> Candidates:
         """Draw a few mixtures from the second moment of the kinds."""
@@ -232,7 +240,8 @@ class Selection:
     def _propose(self, k: int, *, quick: bool) -> Generator[Query[Any, Any], Any, tuple[Candidates, Penalty]]:
         """Search for candidates: by the anchors, which takes no exchange, or by sums."""
         if self.survey.anchors is not None:
-            return anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
+            found, rules = anchor_candidates(self.survey, k, seed=self.seed, quick=quick)
+            return found, dataclasses.replace(rules, family=self.survey.rules.family)
         rules, keep = self.survey.rules, self.survey.worth_keeping(k, quick)
         return (yield from summed_candidates(self.survey, k, rules, seed=self.seed, keep=keep))
 

@@ -7,6 +7,7 @@ with two rows or more; and the anchors' normal equations in that basis, on which
 others, for the largest alone may not be typical.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,7 +144,7 @@ def make_survey(
     """
     pool, single = run.pool, settings.anchors == "single"
     family = family_named(settings.family)
-    exchanges = (4 if single else 3) if family.quadratic else 0  # which is not known yet
+    exchanges = (4 if single else 3) if family.rescales else 0  # which is not known yet
     census = pool.ask(Census(family.name))
     family.check_target(census.target_low, census.target_high, census.whole)
     columns = inspect(census, intercept)
@@ -151,15 +152,16 @@ def make_survey(
     squares = pool.ask(gram_query(columns, family.name))
     units, tied = make_units(columns, squares, census.mass)
     run.report("survey", 2, exchanges, Info())
-    rules, mean_weight = Penalty(settings.shared_noise), 1.0
-    if not family.quadratic:
+    rules, mean_weight = Penalty(settings.shared_noise, family=family), 1.0
+    units = dataclasses.replace(units, family=family.wire_name)
+    if not family.rescales:
         ridge = family.ridge if settings.ridge is None else settings.ridge
         rules = Penalty(prior_variance=1.0, ridge=ridge, family=family)
         pooled = pooled_fit(run, units, census, family, 3)
         units, mean_weight = pooled.units, pooled.mean_weight
     paired = census.counts[census.sizes > 1].sum()
     design = SampleDesign(census.n_clients, census.n_rows, units.dim, seed)
-    lone = bool(paired < 10 * units.dim) and family.quadratic
+    lone = bool(paired < 10 * units.dim) and family.rescales
     pairs = pool.ask(PairMoments(units, lone), design.draw(BASIS_ROWS * units.dim))
     moments = pairs.matrices(units.dim)[0] / (mean_weight**2 * max(pairs.rows, 1))
     basis, kept_directions = _basis(moments, units, most_clusters, start)
@@ -168,10 +170,12 @@ def make_survey(
     if single:
         who, anchor_weights = choose_anchors(pool.roster, most_clusters, basis.shape[1], seed)
         asked: Project | Expand = Project(units, basis)
-        if not family.quadratic:
+        own = Penalty(settings.shared_noise)  # whose normal equations suffice for a normal target
+        if not family.rescales:
+            own = rules
             asked = Expand(units, basis, packed(_own_ridge(basis.T @ moments @ basis)))
         equations: AnchorEquations = pool.ask_each(asked, who)
-        anchors = Anchors(equations, np.ones(len(who)), rules)
+        anchors = Anchors(equations, np.ones(len(who)), own)
         run.report("survey", 4, exchanges, Info())
     return Survey(
         census,
@@ -210,7 +214,7 @@ def _basis(moments: Floats, units: StandardUnits, most_clusters: int, start: Flo
     width = min(dim, _width(most_clusters))
     leading = np.linalg.eigh(moments)[1][:, ::-1][:, :width]
     kept_directions = from_user(units, np.zeros((1, len(units.slope))))
-    if units.constant is not None and not family_named(units.family).quadratic:
+    if units.constant is not None and not family_named(units.family).rescales:
         kept_directions = np.vstack([kept_directions, level_direction(units)])
     if start is not None:
         kept_directions = np.vstack([kept_directions, from_user(units, np.atleast_2d(start))])

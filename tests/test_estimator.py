@@ -253,7 +253,7 @@ def test_the_estimator_gives_what_the_model_does(two):
     assert np.isfinite(found.predict(X[held], groups=owner[held], history=latest)).all()
 
 
-def test_classes_are_told_apart_by_the_kinds_of_client():
+def test_classes_are_told_apart_by_the_kinds_of_client(tmp_path):
     clients = classes_or_counts("binomial")[0]
     frame = pd.DataFrame(clients.phi, columns=["a", "b", "c"])
     groups, words = np.repeat(clients.ids, clients.rows), np.where(clients.y > 0, "yes", "no")
@@ -269,6 +269,8 @@ def test_classes_are_told_apart_by_the_kinds_of_client():
     inner = MixedRegressor(2, family="binomial").fit(frame, clients.y, groups=groups)
     np.testing.assert_array_equal(found.coef_, inner.coef_)
     np.testing.assert_array_equal(chances[:, 1], inner.predict(frame, groups=groups))
+    found.report(tmp_path / "report.html")
+    assert "log odds" in (tmp_path / "report.html").read_text()
     with pytest.raises(DataError, match="the class 'maybe'"):
         found.assign(frame[:2], ["no", "maybe"], [1, 1])
     with pytest.raises(DataError, match="3 classes"):

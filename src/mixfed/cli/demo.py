@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 @click.option("--dim", type=int, help="Number of features. [30, or the family's]")
 @click.option("--clusters", "n_clusters", type=int, help="Number of kinds. [5, or the family's]")
 @click.option("--family", help="A hard family: nested, nested-unbalanced, rare, mirror, noisy, wide, skewed.")
+@click.option(
+    "--of",
+    "target",
+    type=click.Choice(["gaussian", "student", "binomial", "poisson"]),
+    help="What targets are: numbers, ones with outliers, 0 or 1, counts. [gaussian]",
+)
 @click.option("--noise", type=float, help="Standard deviation of the noise. [0.3]")
 @click.option("--radius", type=float, help="Norm of the models. [1.5]")
 @click.option(

@@ -1,5 +1,6 @@
 """Classification: `MixedClassifier`, a logistic regression for each kind of client."""
 
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -210,6 +211,17 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if unknown.any():
             raise DataError(f"y has the class '{y[unknown.argmax()]}', which was not in the fit")
         return self._regressor.assign(X, (y == self.classes_[1]).astype(np.float64), groups, sample_weight, offset)
+
+    def report(self, path: str | Path) -> None:
+        """Write the report of the fit, one HTML file that opens offline.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write it.
+        """
+        check_is_fitted(self)
+        self._regressor.report(path)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that there are two classes."""

@@ -23,7 +23,7 @@ from ..exchange.random_effects import RandomEffectsSums
 from ..exchange.registry import MESSAGES
 from ..exchange.shapes import MessageError
 
-VERSION = 7
+VERSION = 8
 """Of the wire format and of what the messages mean: sums of different versions must not be added."""
 LIMIT = 1 << 28
 """Bytes of a message, at most."""

@@ -68,6 +68,7 @@ def test_two_kinds_are_found(family, anchors):
     assert found.stop == "the likelihood is at its maximum"
     assert model.log_likelihood == pytest.approx(log_likelihood(model, clients), rel=1e-9)
     assert label_agreement(model.assign(clients).cluster, labels) > 0.75
+    assert not any("ridge" in said for said in model.warnings)
     assert len(theta) == model.n_clusters
 
 
@@ -131,6 +132,8 @@ def test_data_that_tell_too_little_give_finite_models(family, how):
     assert np.isfinite(model.log_likelihood)
     assert np.abs(model.theta).max() < 1e3
     assert np.isfinite(model.assign(poor).probabilities).all()
+    if how in ("separated", "one class in a kind") and family == "binomial":
+        assert any("held by the ridge" in said for said in model.warnings)
 
 
 def test_huge_counts_are_fitted():

@@ -15,18 +15,18 @@ from ...exchange.units import StandardUnits
 from ...families.student import LEAST, MOST, Student
 from .refine import MOST_POLISH, Maximum, polish
 
-_FIRST, _NEAR, _ROUNDS = 0.5, 0.02, 8
+FIRST_DEGREES, _NEAR, _ROUNDS = 0.5, 0.06, 8
 """First step of log nu; a smaller one is the last; steps at most."""
 _STEPS = 3
 """Of Newton's method from one nu to the next."""
 
 
-def find_degrees(units: StandardUnits, found: Maximum) -> Generator[Query[Any, Any], Any, Maximum]:
+def find_degrees(units: StandardUnits, found: Maximum, first: float) -> Generator[Query[Any, Any], Any, Maximum]:
     """Find nu by parabolas through the best of those tried and its neighbours."""
     family = found.rules.family
     assert isinstance(family, Student)
     tried = {float(np.log(family.nu)): found}
-    centre, step = float(np.log(family.nu)), _FIRST
+    centre, step = float(np.log(family.nu)), first
     for _ in range(_ROUNDS):
         for place in (centre - step, centre + step):
             place = float(np.clip(place, np.log(LEAST), np.log(MOST)))

@@ -28,7 +28,7 @@ from ..settings import AutoSettings
 from ..standardise import from_user
 from ..updates import Penalty
 from .anchor_starts import anchor_candidates
-from .degrees import find_degrees
+from .degrees import FIRST_DEGREES, find_degrees
 from .info import Info
 from .merge_split import look_again
 from .refine import NEAR, Maximum, polish, refine, refine_hard, refine_locally
@@ -52,6 +52,8 @@ _LOOK_EXCHANGES = 11
 survey takes 4, and a federation one to enrol its sites and one to give them the model."""
 _DRAWN = 6
 """Mixtures drawn from the moments, beside those that anchors propose, where the likelihood is not quadratic."""
+_NEXT_DEGREES = 0.05
+"""First step of log nu where a sample has told it."""
 _STRIDE = 4.0
 """From the clients who were searched, a step leads over so many times as many to all of them."""
 PATIENCE = 2
@@ -189,6 +191,8 @@ class Selection:
             return self._with_degrees(self.one("refine", polish(units, found)))
         if not everyone:
             return found
+        found = self._with_degrees(found, self.sample)
+        units, rules = self._units_of(found), found.rules
         more = survey.design.draw(_STRIDE * self.sample.share * survey.design.n_rows)
         if more is not None:  # a step on the way from few clients to all
             if rules.family.quadratic:
@@ -196,13 +200,19 @@ class Selection:
             else:  # the sample's maximum is farther from that of all, and one step is no way there
                 climbed = self.one("refine", refine(units, found.mixture, rules, em_rounds=0, near=self._near()), more)
                 found = climbed or found
-        return self._with_degrees(self.one("refine", polish(units, found, elsewhere=True)))
+        return self._with_degrees(self.one("refine", polish(units, found, elsewhere=True)), first=_NEXT_DEGREES)
 
-    def _with_degrees(self, found: Maximum) -> Maximum:
+    def _with_degrees(self, found: Maximum, who: Sample | None = None, first: float = FIRST_DEGREES) -> Maximum:
         """Find the degrees of freedom, if the family has any."""
         if not isinstance(found.rules.family, Student):
             return found
-        return self.one("degrees", find_degrees(self.survey.units, found))
+        return self.one("degrees", find_degrees(self.survey.units, found, first), who)
+
+    def _units_of(self, found: Maximum) -> StandardUnits:
+        """Give the units with the degrees of freedom that were found."""
+        if not isinstance(found.rules.family, Student):
+            return self.survey.units
+        return dataclasses.replace(self.survey.units, family=found.rules.family.wire_name)
 
     def _drawn(self, k: int) -> Candidates:
         """Draw a few mixtures from the second moment of the kinds."""

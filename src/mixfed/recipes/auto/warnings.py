@@ -20,6 +20,8 @@ _WILD, _ROWS_FOR_OUTLIERS = 0.7, 50
 deviations), is one that all others are small beside."""
 _BLUR = 4.0
 """A number of three bits is off by a quarter of itself at most."""
+_HELD = 5.0
+"""A direction of which the rows tell less than so many ridges is said to be held by it."""
 _OVERLAP = 0.25
 """From this chance of belonging to the other kind on, two kinds are said to overlap."""
 
@@ -42,6 +44,8 @@ def find_warnings(
         )
     elif scanned and max(scanned) == 1 and settings.max_clusters > 1 and survey.census.n_clients > 1:
         said.append("too few clients or rows to look for more than one kind: to try two, ask for them (--clusters 2)")
+    if isinstance(found, Maximum):
+        said += _ridge(found, order)
     if settings.update == "exact" and not settings.hard:
         if found.stop is not Stop.MAXIMUM:
             said.append("the likelihood did not reach its maximum: some kinds may not be supported by the data")
@@ -106,6 +110,21 @@ def _kinds(found: Maximum | Fitted, survey: Survey, order: Array) -> list[str]:
             "may be missed"
         )
     return said
+
+
+def _ridge(found: Maximum, order: Array) -> list[str]:
+    """Look for kinds that tell less of some direction than the ridge does: without it they would run off."""
+    ridge = found.rules.ridge
+    if ridge == 0 or len(found.reply.gram) == 0:
+        return []
+    least = np.linalg.eigvalsh(found.reply.matrices[0][order])[:, 0]
+    held = np.flatnonzero(least < _HELD * ridge)
+    if len(held) == 0:
+        return []
+    return [
+        f"{_named(held)}: some coefficients are held by the ridge towards the pooled model as much as by the rows, "
+        "which may all be of one class, or 0; without it (ridge = 0) they may run off"
+    ]
 
 
 def _named(kinds: Array) -> str:

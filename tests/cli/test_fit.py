@@ -172,3 +172,23 @@ def test_every_family_can_be_asked_for():
     option = next(option for option in COMMANDS["fit",].params if option.name == "family")
     assert set(option.type.choices) == {"auto", *named}
     assert option.opts == ["--family", "--loss"]
+
+
+def test_the_ridge_can_be_turned_off_and_raised(tmp_path):
+    rng = np.random.default_rng(3)
+    owner, x = np.repeat(np.arange(60), 6), rng.standard_normal(360)
+    y = (rng.random(360) < 1.0 / (1.0 + np.exp(-np.where(owner % 2, 2.0, -2.0) * x))).astype(int)
+    pd.DataFrame({"client": owner, "x": x, "y": y}).to_csv(tmp_path / "rows.csv", index=False)
+    asked = ("fit", tmp_path / "rows.csv", "--client", "client", "--target", "y", "--clusters", "2")
+    gaps = []
+    for ridge in ("0", "1", "50"):
+        done = mixfed(*asked, "--family", "binomial", "--ridge", ridge, "--json", "--out", tmp_path / ridge)
+        assert done.exit_code == 0, done.output
+        gaps.append(np.ptp(json.loads((tmp_path / ridge / "model.json").read_text())["coef"]))
+    assert gaps[0] > gaps[1] > gaps[2]
+    for wrong, said in (
+        (("--family", "binomial", "--ridge", "-1"), "ridge = -1.0 must be a number, 0 or more"),
+        (("--family", "gaussian", "--ridge", "1"), "goes with another family than gaussian"),
+        (("--family", "auto", "--ridge", "1"), "a family that is named"),
+    ):
+        assert_one_line(mixfed(*asked, *wrong, "--out", tmp_path / "none"), said)

@@ -11,7 +11,7 @@ import click
 from ..core.errors import SettingsError
 from ..core.names import JOURNAL
 from . import options
-from .options import command_line, flag, parse_clusters, path_option, read_settings, say, split_names
+from .options import command_line, flag, parse_clusters, path_option, read_settings, say, split_names, with_ridge
 from .show import export
 from .usage import Command, complain
 
@@ -29,6 +29,7 @@ _REPEATED = (
     "weights",
     "offset",
     "exposure",
+    "ridge",
     "personal",
     "config",
     "intercept",
@@ -45,6 +46,7 @@ _REPEATED = (
 @options.features
 @options.what_to_fit
 @options.beside_features
+@click.option("--ridge", type=float, metavar="X", help="Pull kinds to the pooled model; 0 does not. [1; of numbers 0]")
 @flag("--personal", help="Let clients deviate from the model of their kind.")
 @flag("--resume", help="Go on with a run that was stopped.")
 @click.option("--dask", metavar="TCP://HOST:PORT", help="Fit on the cluster of this scheduler.")
@@ -67,6 +69,7 @@ def fit(
     weights: str | None,
     offset: str | None,
     exposure: str | None,
+    ridge: float | None,
     personal: bool,
     resume: bool,
     dask: str | None,
@@ -98,6 +101,8 @@ def fit(
     silent = quiet or as_json
     n_clusters = parse_clusters(clusters)
     settings = read_settings(recipe, config, n_clusters, personal)
+    if ridge is not None:
+        settings = with_ridge(settings, family, ridge)
     check_folder(out, data)
     check_file("--card", card, data)
     check_file("--coef", coef, data)

@@ -125,6 +125,18 @@ def read_settings(
     return paper
 
 
+def with_ridge(settings: AutoSettings | PaperSettings, family: str, ridge: float) -> AutoSettings:
+    """Change the penalty on kinds of a family."""
+    from ..families.registry import family_named
+    from ..recipes.settings import AutoSettings
+
+    if not isinstance(settings, AutoSettings):
+        raise SettingsError("--ridge goes with --recipe auto")
+    if family == "auto":
+        raise SettingsError("--ridge goes with a family that is named, not with --family auto")
+    return dataclasses.replace(settings, family=family_named(family).name, ridge=ridge)
+
+
 def auto_settings(config: Path | None) -> AutoSettings:
     """Give the settings of the tuning-free recipe."""
     from ..recipes.settings import AutoSettings, read_config

@@ -1,4 +1,5 @@
 """What a target may be: for whoever adds a family.
 
-The loss of a row and its slope, from which the sums of the paper's Phase 2 are made.
+Each is a file: what a row says of a linear predictor (`base.Terms`), from which the sums of the tuning-free recipe are
+made. The loss of a row and its slope, in `base`, are for the paper's Phase 2.
 """
